@@ -1,0 +1,135 @@
+# Trigraph's build. One static library per folder of src/, so that the include matrix of
+# ARCHITECTURE.md is also the link order; everything but app/ becomes libtrigraph.
+#
+#   make                    release build: build/release/trigraph
+#   make V=asan test        another variant (release debug asan tsan cov), and its tests
+#   make BUILD=/tmp/x       another place
+V      ?= release
+BUILD  ?= build
+B      := $(BUILD)/$(V)
+PREFIX ?= /usr/local
+CC     := $(if $(filter default,$(origin CC)),gcc,$(CC))
+VERSION := 0.1.0
+Q := $(if $(VERBOSE),,@)# make VERBOSE=1 shows the commands
+
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
+        -Wvla -Wundef -Wcast-qual -Wwrite-strings -Wswitch-enum -Werror
+IS_CLANG := $(findstring clang,$(shell $(CC) --version | head -1))
+ifneq ($(IS_CLANG),)
+WARN += -Wmissing-variable-declarations
+endif
+
+OPT_release := -O2
+OPT_debug   := -O0 -g3
+OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
+OPT_tsan    := -O1 -g -fsanitize=thread
+OPT_cov     := -O0 -g --coverage
+OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+
+CFLAGS  = -std=c11 -g $(OPT_$(V)) -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden \
+          -D_POSIX_C_SOURCE=200809L -DTG_VERSION='"$(VERSION)"' $(WARN) -Iinclude -Isrc -MMD -MP
+LDFLAGS = $(filter -fsanitize% -fno-sanitize% --coverage,$(OPT_$(V))) -pthread
+LDLIBS  = -ljansson -lpcre2-8 -lutf8proc -lxxhash -lm
+
+FOLDERS := base format prompt kernel ir model compile coll device run api app
+# What a folder's tests link, in link order: itself and what it may include.
+LINK_base    := base
+LINK_format  := format base
+LINK_prompt  := prompt format base
+LINK_kernel  := kernel format base
+LINK_ir      := ir format base
+LINK_model   := model ir format base
+LINK_compile := compile model kernel ir format base
+LINK_coll    := coll base
+LINK_device  := device coll kernel ir format base
+LINK_run     := run device coll kernel ir format base
+LINK_api     := api compile run device coll model kernel ir prompt format base
+LINK_app     := app
+
+objects = $(patsubst src/%.c,$(B)/%.o,$(wildcard src/$(1)/*.c))
+libs    = $(foreach f,$(LINK_$(1)),$(B)/lib$(f).a)
+
+.PHONY: all test clean headers FORCE
+all: $(B)/trigraph $(B)/libtrigraph.so.0
+
+# ---- objects and libraries
+TIER_avx2   := -mavx2 -mfma -mf16c
+TIER_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
+$(B)/kernel/avx2%.o:   TIER = $(TIER_avx2)
+$(B)/kernel/avx512%.o: TIER = $(TIER_avx512)
+
+# A changed flag rebuilds everything; the file changes only when its content does.
+$(B)/flags: FORCE
+	@mkdir -p $(B)
+	@echo '$(CC) $(CFLAGS) $(TIER_avx2) $(TIER_avx512)' | cmp -s - $@ || \
+	  echo '$(CC) $(CFLAGS) $(TIER_avx2) $(TIER_avx512)' > $@
+
+$(B)/%.o: src/%.c $(B)/flags
+	@mkdir -p $(@D)
+	@echo '  CC $@'
+	$(Q)$(CC) $(CFLAGS) $(TIER) -c $< -o $@
+
+define folder_rule
+$(B)/lib$(1).a: $(call objects,$(1)) $(B)/flags
+	@rm -f $$@
+	$(Q)ar rcs $$@ $$(filter %.o,$$^)
+endef
+$(foreach f,$(FOLDERS),$(eval $(call folder_rule,$(f))))
+
+$(B)/libtrigraph.so.0: $(call libs,api)
+	@echo '  LD $@'
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libtrigraph.so.0 -Wl,--whole-archive $^ \
+	  -Wl,--no-whole-archive -Wl,-z,defs -o $@ $(LDLIBS)
+	ln -sf libtrigraph.so.0 $(B)/libtrigraph.so
+
+$(B)/trigraph: $(B)/libapp.a $(call libs,api)
+	@echo '  LD $@'
+	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+
+# ---- tests: tests/unit/<folder>/test_x.c links what <folder> may link
+TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/test_*.c tests/kernels/check_*.c \
+           tests/parity/test_*.c))
+.SECONDEXPANSION:
+$(B)/tests/unit/%: tests/unit/%.c $$(call libs,$$(firstword $$(subst /, ,$$*))) $(B)/flags
+	@mkdir -p $(@D)
+	@echo '  LD $@'
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
+$(B)/tests/kernels/%: tests/kernels/%.c $(wildcard tests/kernels/*.h) $(call libs,kernel) $(B)/flags
+	@mkdir -p $(@D)
+	@echo '  LD $@'
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
+$(B)/tests/parity/%: tests/parity/%.c $(call libs,api) $(B)/flags
+	@mkdir -p $(@D)
+	@echo '  LD $@'
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
+
+# Fuzz targets: `make V=fuzz CC=clang fuzz` builds libFuzzer programs; `make fuzz-seeds` runs the
+# same targets over their seeds with any compiler.
+FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_LIBS = $(call libs,api)
+$(B)/fuzz/%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $$(FUZZ_LIBS) $(B)/flags
+	@mkdir -p $(@D)
+	@echo '  LD $@'
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(filter fuzz,$(V)),-fsanitize=fuzzer,tests/fuzz/driver.c) $< \
+	  $(filter %.a,$^) -o $@ $(LDLIBS)
+.PHONY: fuzz fuzz-seeds
+fuzz: $(FUZZ:%=$(B)/fuzz/%)
+fuzz-seeds: fuzz
+	@tools/run-fuzz-seeds $(B)
+
+.PHONY: tests
+tests: $(TESTS)
+test: tests
+	@tools/run-tests $(TESTS)
+
+# Every header compiles alone; the public ones as C++ too.
+headers:
+	@for h in $(wildcard src/*/*.h) $(wildcard include/*.h); do \
+	  echo "#include \"$$h\"" | $(CC) $(filter-out -MMD -MP,$(CFLAGS)) -I. -fsyntax-only -xc - || exit 1; done
+	@for h in $(wildcard include/*.h); do \
+	  echo "#include \"$$h\"" | g++ -Wall -Wextra -Werror -Iinclude -I. -fsyntax-only -xc++ - || exit 1; done
+
+clean:
+	rm -rf $(B)
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* renameat2, MAP_POPULATE and MADV_POPULATE_READ */
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static tg_status fail_errno(tg_err *e, const char *path, const char *verb)
+{
+    return tg_fail(e, errno == ENOMEM ? TG_E_NOMEM : TG_E_IO, "%s: cannot %s: %s", path, verb,
+                   strerror(errno));
+}
+
+tg_status tg_map_open(tg_map *out, const char *path, tg_err *e)
+{
+    *out = (tg_map){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_errno(e, path, "open");
+
+    tg_status s = TG_OK;
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        s = fail_errno(e, path, "stat");
+    } else if (!S_ISREG(st.st_mode)) {
+        s = tg_fail(e, TG_E_IO, "%s: is not a regular file", path);
+    } else if (st.st_size > 0) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED)
+            s = fail_errno(e, path, "map");
+        else
+            *out = (tg_map){p, (size_t)st.st_size};
+    }
+    close(fd);
+    return s;
+}
+
+void tg_map_close(tg_map *m)
+{
+    if (m->data) munmap((void *)(uintptr_t)m->data, m->n_bytes);
+    *m = (tg_map){0};
+}
+
+void tg_map_populate(const tg_map *m)
+{
+#ifdef MADV_POPULATE_READ
+    if (m->data) (void)madvise((void *)(uintptr_t)m->data, m->n_bytes, MADV_POPULATE_READ);
+#else
+    (void)m;
+#endif
+}
+
+tg_status tg_fd_load(tg_buf *out, int fd, const char *name, size_t limit, tg_err *e)
+{
+    char block[16384];
+    size_t before = out->len;
+    for (;;) {
+        ssize_t n = read(fd, block, sizeof block);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno(e, name, "read");
+        if (n == 0) return tg_buf_check(out, e);
+        if (out->len - before + (size_t)n > limit)
+            return tg_fail(e, TG_E_LIMIT, "%s: is longer than the %zu bytes that are read of it",
+                           name, limit);
+        tg_buf_add(out, block, (size_t)n);
+    }
+}
+
+tg_status tg_file_load(tg_buf *out, const char *path, size_t limit, tg_err *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_errno(e, path, "open");
+    tg_status s = tg_fd_load(out, fd, path, limit, e);
+    close(fd);
+    return s;
+}
+
+enum { OUT_BYTES = 1 << 20 };
+
+struct tg_out {
+    int fd;
+    char *path;
+    size_t n_written, n_pending;
+    char pending[OUT_BYTES];
+};
+
+tg_status tg_out_open(tg_out **out, const char *path, tg_err *e)
+{
+    *out = NULL;
+    tg_out *o = TG_NEW(tg_out);
+    char *copy = tg_mem_new(strlen(path) + 1);
+    if (!o || !copy) {
+        tg_mem_free(copy);
+        tg_mem_free(o);
+        return tg_fail_nomem(e, sizeof *o, "an output buffer");
+    }
+    strcpy(copy, path);
+    o->path = copy;
+    o->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (o->fd < 0) {
+        tg_status s = fail_errno(e, path, "create");
+        tg_out_abandon(o);
+        return s;
+    }
+    *out = o;
+    return TG_OK;
+}
+
+static tg_status write_all(tg_out *o, const char *bytes, size_t n, tg_err *e)
+{
+    while (n > 0) {
+        ssize_t done = write(o->fd, bytes, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return fail_errno(e, o->path, "write");
+        bytes += done;
+        n -= (size_t)done;
+    }
+    return TG_OK;
+}
+
+static tg_status flush(tg_out *o, tg_err *e)
+{
+    TG_TRY(write_all(o, o->pending, o->n_pending, e));
+    o->n_pending = 0;
+    return TG_OK;
+}
+
+tg_status tg_out_write(tg_out *o, const void *bytes, size_t n, tg_err *e)
+{
+    if (n > OUT_BYTES - o->n_pending) TG_TRY(flush(o, e));
+    if (n > OUT_BYTES) {
+        TG_TRY(write_all(o, bytes, n, e));
+    } else if (n > 0) {
+        memcpy(o->pending + o->n_pending, bytes, n);
+        o->n_pending += n;
+    }
+    o->n_written += n;
+    return TG_OK;
+}
+
+tg_status tg_out_pad(tg_out *o, size_t align, tg_err *e)
+{
+    static const char zeros[4096];
+    size_t n = tg_align_up(o->n_written, align) - o->n_written;
+    while (n > 0) {
+        size_t k = TG_MIN(n, sizeof zeros);
+        TG_TRY(tg_out_write(o, zeros, k, e));
+        n -= k;
+    }
+    return TG_OK;
+}
+
+size_t tg_out_n_bytes(const tg_out *o)
+{
+    return o->n_written;
+}
+
+tg_status tg_out_close(tg_out *o, tg_err *e)
+{
+    tg_status s = flush(o, e);
+    if (s == TG_OK && fsync(o->fd) != 0) s = fail_errno(e, o->path, "sync");
+    if (close(o->fd) != 0 && s == TG_OK) s = fail_errno(e, o->path, "close");
+    o->fd = -1;
+    tg_out_abandon(o);
+    return s;
+}
+
+void tg_out_abandon(tg_out *o)
+{
+    if (!o) return;
+    if (o->fd >= 0) close(o->fd);
+    tg_mem_free(o->path);
+    tg_mem_free(o);
+}
+
+tg_status tg_file_save(const char *path, tg_str bytes, tg_err *e)
+{
+    tg_buf tmp = {0};
+    tg_out *o = NULL;
+    tg_buf_printf(&tmp, "%s.tmp.%d", path, (int)getpid());
+    tg_status s = tg_buf_check(&tmp, e);
+    if (s == TG_OK) s = tg_out_open(&o, tmp.ptr, e);
+    if (s == TG_OK) s = tg_out_write(o, bytes.ptr, bytes.len, e);
+    if (s == TG_OK)
+        s = tg_out_close(o, e);
+    else
+        tg_out_abandon(o);
+    if (s == TG_OK && rename(tmp.ptr, path) != 0) s = fail_errno(e, path, "replace");
+    if (s != TG_OK && tmp.ptr) unlink(tmp.ptr);
+    tg_buf_deinit(&tmp);
+    return s;
+}
+
+static bool has_mode(const char *path, mode_t kind)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && (st.st_mode & S_IFMT) == kind;
+}
+
+bool tg_path_is_file(const char *path)
+{
+    return has_mode(path, S_IFREG);
+}
+
+bool tg_path_is_dir(const char *path)
+{
+    return has_mode(path, S_IFDIR);
+}
+
+bool tg_path_exists(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+const char *tg_path_join(tg_buf *out, const char *dir, const char *name)
+{
+    tg_buf_clear(out);
+    tg_buf_add_cstr(out, dir);
+    if (out->len && out->ptr[out->len - 1] != '/') tg_buf_add_byte(out, '/');
+    tg_buf_add_cstr(out, name);
+    return tg_buf_cstr(out);
+}
+
+const char *tg_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+tg_status tg_path_resolve(tg_buf *out, const char *path, tg_err *e)
+{
+    char *real = realpath(path, NULL);
+    if (!real) return fail_errno(e, path, "find");
+    tg_buf_clear(out);
+    tg_buf_add_cstr(out, real);
+    free(real); /* the C library's own allocation */
+    return tg_buf_check(out, e);
+}
+
+tg_status tg_dir_make(const char *path, tg_err *e)
+{
+    tg_buf part = {0};
+    tg_status s = TG_OK;
+    for (size_t i = 1; s == TG_OK && i <= strlen(path); i++) {
+        if (path[i] != '/' && path[i] != 0) continue;
+        tg_buf_clear(&part);
+        tg_buf_add(&part, path, i);
+        s = tg_buf_check(&part, e);
+        if (s != TG_OK || mkdir(part.ptr, 0777) == 0) continue;
+        if (errno != EEXIST)
+            s = fail_errno(e, part.ptr, "make the directory");
+        else if (!tg_path_is_dir(part.ptr))
+            s = tg_fail(e, TG_E_IO, "%s: is not a directory, so %s cannot be made", part.ptr, path);
+    }
+    tg_buf_deinit(&part);
+    return s;
+}
+
+enum { TREE_DEPTH = 32 };
+
+static tg_status remove_at(int parent, const char *name, const char *path, int depth, tg_err *e);
+
+static tg_status remove_entries(int fd, const char *path, int depth, tg_err *e)
+{
+    DIR *d = fdopendir(fd);
+    if (!d) {
+        close(fd);
+        return fail_errno(e, path, "read the directory");
+    }
+    tg_status s = TG_OK;
+    for (struct dirent *x; s == TG_OK && (x = readdir(d)) != NULL;)
+        if (strcmp(x->d_name, ".") != 0 && strcmp(x->d_name, "..") != 0)
+            s = remove_at(dirfd(d), x->d_name, path, depth + 1, e);
+    closedir(d);
+    return s;
+}
+
+static tg_status remove_at(int parent, const char *name, const char *path, int depth, tg_err *e)
+{
+    if (unlinkat(parent, name, 0) == 0 || errno == ENOENT) return TG_OK;
+    if (errno != EISDIR && errno != EPERM) return fail_errno(e, path, "remove");
+    if (depth > TREE_DEPTH)
+        return tg_fail(e, TG_E_LIMIT, "%s: is nested deeper than %d folders; remove it by hand",
+                       path, TREE_DEPTH);
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return fail_errno(e, path, "open the directory");
+    TG_TRY(remove_entries(fd, path, depth, e));
+    if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
+        return fail_errno(e, path, "remove");
+    return TG_OK;
+}
+
+tg_status tg_path_remove(const char *path, tg_err *e)
+{
+    return remove_at(AT_FDCWD, path, path, 0, e);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+tg_status tg_dir_list(tg_arena *a, const char *path, char ***names, int32_t *n_names, tg_err *e)
+{
+    *names = NULL;
+    *n_names = 0;
+    DIR *d = opendir(path);
+    if (!d) return fail_errno(e, path, "read the directory");
+
+    int32_t room = 0;
+    tg_status s = TG_OK;
+    for (struct dirent *x; (x = readdir(d)) != NULL;) {
+        if (strcmp(x->d_name, ".") == 0 || strcmp(x->d_name, "..") == 0) continue;
+        if (*n_names == room) {
+            char **more = TG_ARENA_ARRAY(a, char *, 2 * room + 16);
+            if (more && room) memcpy(more, *names, (size_t)room * sizeof *more);
+            *names = more;
+            room = 2 * room + 16;
+        }
+        char *copy = *names ? tg_arena_copy_str(a, x->d_name, strlen(x->d_name)) : NULL;
+        if (!copy) {
+            s = tg_fail_nomem(e, a->n_bytes, "a list of file names");
+            break;
+        }
+        (*names)[(*n_names)++] = copy;
+    }
+    closedir(d);
+    if (s == TG_OK && *n_names) qsort(*names, (size_t)*n_names, sizeof **names, compare_names);
+    return s;
+}
+
+tg_status tg_path_replace(const char *from, const char *to, tg_err *e)
+{
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0)
+        return tg_path_remove(from, e);
+    if (errno == ENOENT || errno == EINVAL || errno == ENOSYS) {
+        /* Nothing there yet; or a file system that cannot exchange, where a rename over an empty
+         * place is the nearest thing. */
+        if (errno != ENOENT) TG_TRY(tg_path_remove(to, e));
+        if (rename(from, to) == 0) return TG_OK;
+    }
+    return fail_errno(e, to, "put in place");
+}
+
+static tg_status lock_file(int *out, const char *path, int mode, tg_err *e)
+{
+    *out = -1;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) return fail_errno(e, path, "open the lock");
+    int rc;
+    do
+        rc = flock(fd, mode);
+    while (rc != 0 && errno == EINTR);
+    if (rc == 0) {
+        *out = fd;
+        return TG_OK;
+    }
+    tg_status s = errno == EWOULDBLOCK
+                      ? tg_fail(e, TG_E_BUSY, "%s: is locked by another process", path)
+                      : fail_errno(e, path, "lock");
+    close(fd);
+    return s;
+}
+
+tg_status tg_lock_acquire(int *out, const char *path, tg_err *e)
+{
+    return lock_file(out, path, LOCK_EX, e);
+}
+
+tg_status tg_lock_try(int *out, const char *path, tg_err *e)
+{
+    return lock_file(out, path, LOCK_EX | LOCK_NB, e);
+}
+
+void tg_lock_release(int fd)
+{
+    if (fd >= 0) close(fd);
+}

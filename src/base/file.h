@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * file.h - files as the engine needs them: mapped for reading, whole or not at all for writing.
+ *
+ * Reading maps; nothing large is ever copied into the heap. Writing goes to a temporary beside the
+ * target and appears under its name by rename, so that a reader, a crash or a full disk never
+ * shows half a file. Every message names the path and what the system said. */
+#ifndef TG_BASE_FILE_H
+#define TG_BASE_FILE_H
+
+#include "base/mem.h"
+#include "base/str.h"
+
+/* A read-only mapping; {0} is closed. The file must not shrink while it is mapped. */
+typedef struct tg_map {
+    const uint8_t *data; /* NULL for an empty file */
+    size_t n_bytes;
+} tg_map;
+
+TG_MUST_USE tg_status tg_map_open(tg_map *out, const char *path, tg_err *e);
+void tg_map_close(tg_map *m);
+/* Asks the system to bring the pages in now, in one call. Only advice: cannot fail. */
+void tg_map_populate(const tg_map *m);
+
+/* Appends a whole file of at most `limit` bytes. */
+TG_MUST_USE tg_status tg_file_load(tg_buf *out, const char *path, size_t limit, tg_err *e);
+/* Appends everything of an open descriptor ("-", a pipe), at most `limit` bytes. */
+TG_MUST_USE tg_status tg_fd_load(tg_buf *out, int fd, const char *name, size_t limit, tg_err *e);
+
+/* A file being written, front to back, through a buffer. Not visible under a final name: the
+ * caller writes into a temporary directory or renames. */
+typedef struct tg_out tg_out;
+
+TG_MUST_USE tg_status tg_out_open(tg_out **out, const char *path, tg_err *e);
+TG_MUST_USE tg_status tg_out_write(tg_out *o, const void *bytes, size_t n, tg_err *e);
+TG_MUST_USE tg_status tg_out_pad(tg_out *o, size_t align, tg_err *e); /* zeros up to a multiple */
+size_t tg_out_n_bytes(const tg_out *o);
+/* Flushes, syncs and closes; `o` is gone either way. tg_out_abandon closes without a word. */
+TG_MUST_USE tg_status tg_out_close(tg_out *o, tg_err *e);
+void tg_out_abandon(tg_out *o); /* accepts NULL */
+
+/* Writes a whole file at once: temporary, sync, rename over `path`. */
+TG_MUST_USE tg_status tg_file_save(const char *path, tg_str bytes, tg_err *e);
+
+bool tg_path_is_file(const char *path);
+bool tg_path_is_dir(const char *path);
+bool tg_path_exists(const char *path);
+/* "dir/name" into `out` (cleared first). Returns out's text. */
+const char *tg_path_join(tg_buf *out, const char *dir, const char *name);
+/* The part after the last slash; borrowed from `path`. */
+const char *tg_path_name(const char *path);
+/* Absolute, links resolved. */
+TG_MUST_USE tg_status tg_path_resolve(tg_buf *out, const char *path, tg_err *e);
+TG_MUST_USE tg_status tg_dir_make(const char *path,
+                                  tg_err *e); /* with parents, mode 0777 & umask */
+/* Removes a file or a whole tree; links are removed, never followed. Absent is fine. */
+TG_MUST_USE tg_status tg_path_remove(const char *path, tg_err *e);
+/* Names in a directory, sorted by bytes, without "." and ".."; borrowed from the arena. */
+TG_MUST_USE tg_status tg_dir_list(tg_arena *a, const char *path, char ***names, int32_t *n_names,
+                                  tg_err *e);
+/* Makes `from` appear as `to`; an existing `to` is exchanged with `from` in one step and removed
+ * afterwards, so that `to` always exists whole. Both are on one file system. */
+TG_MUST_USE tg_status tg_path_replace(const char *from, const char *to, tg_err *e);
+
+/* An exclusive advisory lock on a file, made if absent. Waits; *out is a descriptor. Released by
+ * tg_lock_release and by the death of the process. */
+TG_MUST_USE tg_status tg_lock_acquire(int *out, const char *path, tg_err *e);
+/* As above but never waits: TG_E_BUSY when another process holds it. */
+TG_MUST_USE tg_status tg_lock_try(int *out, const char *path, tg_err *e);
+void tg_lock_release(int fd);
+
+#endif

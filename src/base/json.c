@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <pthread.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void use_our_memory(void)
+{
+    json_set_alloc_funcs(tg_mem_new, tg_mem_free);
+}
+
+tg_status tg_json_parse(json_t **out, tg_str text, const char *name, tg_err *e)
+{
+    pthread_once(&once, use_our_memory);
+    json_error_t err;
+    *out = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &err);
+    if (*out) return TG_OK;
+    if (json_error_code(&err) == json_error_out_of_memory)
+        return tg_fail_nomem(e, text.len, "a JSON document");
+    return tg_fail(e, TG_E_CORRUPT, "%s: line %d, column %d is not valid JSON: %s", name, err.line,
+                   err.column, err.text);
+}
+
+tg_status tg_json_load(json_t **out, const char *path, tg_err *e)
+{
+    enum { LIMIT = 1 << 30 };
+    tg_map m;
+    *out = NULL;
+    TG_TRY(tg_map_open(&m, path, e));
+    tg_status s =
+        m.n_bytes > LIMIT
+            ? tg_fail(e, TG_E_LIMIT, "%s: %zu bytes of JSON are more than the limit of %d", path,
+                      m.n_bytes, LIMIT)
+            : tg_json_parse(out, (tg_str){(const char *)m.data, m.n_bytes}, path, e);
+    tg_map_close(&m);
+    return s;
+}
+
+static int add_dumped(const char *bytes, size_t n, void *out)
+{
+    tg_buf_add(out, bytes, n);
+    return 0;
+}
+
+tg_status tg_json_print(tg_buf *out, const json_t *v, int indent, tg_err *e)
+{
+    pthread_once(&once, use_our_memory);
+    size_t flags = JSON_ENCODE_ANY | (indent ? JSON_INDENT((size_t)indent) : 0);
+    if (json_dump_callback(v, add_dumped, out, flags) != 0)
+        return tg_fail_nomem(e, out->len, "printing JSON");
+    return tg_buf_check(out, e);
+}
+
+void tg_json_add_quoted(tg_buf *out, tg_str s)
+{
+    tg_buf_add_byte(out, '"');
+    for (size_t i = 0; i < s.len;) {
+        int32_t cp;
+        int n = tg_utf8_decode(s.ptr + i, s.len - i, &cp);
+        if (n == 0)
+            tg_buf_add_cstr(out, "\xef\xbf\xbd");
+        else if (cp == '"' || cp == '\\')
+            tg_buf_printf(out, "\\%c", (char)cp);
+        else if (cp == '\n')
+            tg_buf_add_cstr(out, "\\n");
+        else if (cp < 0x20 || cp == 0x7f)
+            tg_buf_printf(out, "\\u%04x", (int)cp);
+        else
+            tg_buf_add(out, s.ptr + i, (size_t)n);
+        i += n ? (size_t)n : 1;
+    }
+    tg_buf_add_byte(out, '"');
+}
+
+tg_status tg_json_check_keys(const json_t *object, const char *name, const char *const *known,
+                             size_t n_known, tg_err *e)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        bool is_known = false;
+        for (size_t i = 0; i < n_known && !is_known; i++)
+            is_known = tg_str_is(tg_str_from_cstr(key), known[i]);
+        if (is_known) continue;
+        const char *near = tg_find_nearest_name(key, known, n_known);
+        return near ? tg_fail(e, TG_E_ARGUMENT, "%s: unknown key '%s'; did you mean '%s'?", name,
+                              key, near)
+                    : tg_fail(e, TG_E_ARGUMENT, "%s: unknown key '%s'", name, key);
+    }
+    return TG_OK;
+}
+
+static const char *type_name(const json_t *v)
+{
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "an array",     [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "an integer", [JSON_REAL] = "a real number", [JSON_TRUE] = "true",
+        [JSON_FALSE] = "false",        [JSON_NULL] = "null",
+    };
+    return names[json_typeof(v)];
+}
+
+/* The value of a key that is present and not null; NULL otherwise. */
+static const json_t *find(const json_t *object, const char *key, bool *is_present)
+{
+    const json_t *v = json_object_get(object, key);
+    bool is = v && !json_is_null(v);
+    if (is_present) *is_present = is;
+    return is ? v : NULL;
+}
+
+static tg_status fail_type(tg_err *e, const char *name, const char *key, const json_t *v,
+                           const char *wanted)
+{
+    return tg_fail(e, TG_E_CORRUPT, "%s: key '%s' is %s where %s is needed", name, key,
+                   type_name(v), wanted);
+}
+
+tg_status tg_json_get_i64(const json_t *object, const char *key, int64_t *out, bool *is_present,
+                          const char *name, tg_err *e)
+{
+    const json_t *v = find(object, key, is_present);
+    if (!v) return TG_OK;
+    if (!json_is_integer(v)) return fail_type(e, name, key, v, "an integer");
+    *out = json_integer_value(v);
+    return TG_OK;
+}
+
+tg_status tg_json_get_f64(const json_t *object, const char *key, double *out, bool *is_present,
+                          const char *name, tg_err *e)
+{
+    const json_t *v = find(object, key, is_present);
+    if (!v) return TG_OK;
+    if (!json_is_number(v)) return fail_type(e, name, key, v, "a number");
+    *out = json_number_value(v);
+    return TG_OK;
+}
+
+tg_status tg_json_get_bool(const json_t *object, const char *key, bool *out, bool *is_present,
+                           const char *name, tg_err *e)
+{
+    const json_t *v = find(object, key, is_present);
+    if (!v) return TG_OK;
+    if (!json_is_boolean(v)) return fail_type(e, name, key, v, "true or false");
+    *out = json_is_true(v);
+    return TG_OK;
+}
+
+tg_status tg_json_get_str(const json_t *object, const char *key, tg_str *out, bool *is_present,
+                          const char *name, tg_err *e)
+{
+    const json_t *v = find(object, key, is_present);
+    if (!v) return TG_OK;
+    if (!json_is_string(v)) return fail_type(e, name, key, v, "a string");
+    *out = (tg_str){json_string_value(v), json_string_length(v)};
+    return TG_OK;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* sched_getaffinity, pthread_setaffinity_np */
+#include "base/os.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t tg_time_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The processors' worth of time the control group (version 2) grants; 0 for no limit. */
+static int32_t find_quota(void)
+{
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    int64_t quota, period;
+    int32_t n = 0;
+    if (!f) return 0;
+    if (fscanf(f, "%" SCNd64 " %" SCNd64, &quota, &period) == 2 && quota > 0 && period > 0)
+        n = (int32_t)((quota + period - 1) / period);
+    fclose(f);
+    return n;
+}
+
+int32_t tg_cpus_find(int32_t *ids, int32_t n_ids)
+{
+    cpu_set_t set;
+    int32_t n = 0;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0) CPU_SET(0, &set);
+    for (int32_t i = 0; i < CPU_SETSIZE; i++) {
+        if (!CPU_ISSET((size_t)i, &set)) continue;
+        if (n < n_ids) ids[n] = i;
+        n++;
+    }
+    int32_t quota = find_quota();
+    if (quota > 0 && quota < n) n = quota;
+    return TG_MAX(n, 1);
+}
+
+bool tg_thread_pin(int32_t cpu_id)
+{
+    cpu_set_t set;
+    if (cpu_id < 0 || cpu_id >= CPU_SETSIZE) return false;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu_id, &set);
+    return pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
+}
+
+static int64_t read_number(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    int64_t n = -1;
+    if (!f) return -1;
+    if (fscanf(f, "%" SCNd64, &n) != 1) n = -1;
+    fclose(f);
+    return n;
+}
+
+int64_t tg_memory_available_bytes(void)
+{
+    FILE *f = fopen("/proc/meminfo", "re");
+    char line[128];
+    int64_t kb = -1;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %" SCNd64, &kb) == 1) break;
+    if (f) fclose(f);
+
+    int64_t bytes = kb >= 0 ? kb * 1024 : (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    int64_t limit = read_number("/sys/fs/cgroup/memory.max");
+    int64_t used = read_number("/sys/fs/cgroup/memory.current");
+    if (limit >= 0 && used >= 0 && limit - used < bytes) bytes = TG_MAX(limit - used, 0);
+    return bytes;
+}
+
+int64_t tg_memory_peak_bytes(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (int64_t)u.ru_maxrss * 1024;
+}
+
+tg_status tg_disk_free_bytes(int64_t *out, const char *path, tg_err *e)
+{
+    char part[4096];
+    size_t n = strlen(path);
+    struct statvfs v;
+    if (n >= sizeof part)
+        return tg_fail(e, TG_E_ARGUMENT, "a path of %zu bytes is longer than the limit of %zu", n,
+                       sizeof part - 1);
+    memcpy(part, path, n + 1);
+    while (statvfs(part, &v) != 0) {
+        char *slash = strrchr(part, '/');
+        if (errno != ENOENT || strcmp(part, ".") == 0)
+            return tg_fail(e, TG_E_IO, "%s: cannot read the free space: %s", path, strerror(errno));
+        if (!slash)
+            strcpy(part, ".");
+        else if (slash == part)
+            part[1] = 0;
+        else
+            *slash = 0;
+    }
+    *out = (int64_t)v.f_bavail * (int64_t)v.f_frsize;
+    return TG_OK;
+}
+
+const char *tg_env_get(tg_env which)
+{
+    static const char *const names[TG_ENV_COUNT] = {
+        [TG_ENV_CPU] = "TG_CPU",
+        [TG_ENV_THREADS] = "TG_THREADS",
+        [TG_ENV_VERBOSE] = "TG_VERBOSE",
+        [TG_ENV_CACHE_DIR] = "TG_CACHE_DIR",
+        [TG_ENV_XDG_CACHE_HOME] = "XDG_CACHE_HOME",
+        [TG_ENV_HOME] = "HOME",
+        [TG_ENV_NO_COLOR] = "NO_COLOR",
+    };
+    const char *v = getenv(names[which]);
+    return v && v[0] ? v : NULL;
+}
