@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernel.h - the numerical contract, and the table of functions that fulfil it.
+ *
+ * Kernels are pure functions on pointers: no allocation, no threads, no errors, no graph. ref.c is
+ * the definition, scalar C in the order of operations written here; every other tier gives its bits
+ * exactly, for any input, and is checked against it. The contract is what makes an answer
+ * independent of batch, bucket, chunking, thread count, tier, and of whether a token was generated
+ * or verified:
+ *
+ *  1. float32, round to nearest even, denormals kept; a product-sum is one fmaf where this page
+ *     says fma, and never otherwise. No libm but sqrtf, fmaf, rintf (which are exact); division is
+ *     IEEE. No reciprocal estimates.
+ *  2. A result of one row (token, output, head) never depends on what else is in the call.
+ *  3. "sum16": element i goes to lane i mod 16; a lane adds its elements in ascending order,
+ *     starting from +0 (with fma(x, x, lane) for squares); then lanes fold in halves: l[i] + l[i+8] for
+ *     i < 8, l[i] + l[i+4], l[i] + l[i+2], l[0] + l[1]. "max16" likewise, with a > b ? a : b.
+ *  4. exp(x): x > 88 is taken as 88; x < -87 gives +0 (also -inf); NaN gives NaN. Else n =
+ *     rintf(x * 0x1.715476p0f); r = fma(n, -0x1.62e4p-1f, x); r = fma(n, -0x1.7f7d1cp-20f, r); p by
+ *     Horner with fma over TG_EXP_POLY (highest first), giving exp(r); the result is p with n added to its
+ *     exponent field. exp(+-0) is exactly 1.
+ *  5. Quantized activations (tg_a8): groups of 32 columns. amax = max16 of |x| over the group
+ *     (order is irrelevant to the result); scale = amax / 127; inv = amax > 0 ? 127 / amax : 0;
+ *     q = rintf(x * inv) as int8. Two planes (int16 activations): scale = amax / 32512, inv = 32512 /
+ *     amax, v = rintf(x * inv) as int, hi = (v + 128) >> 8, lo = v - 256 hi, both int8. A group whose
+ *     amax is not finite, or whose inv overflows (amax below 2^-119), has scale = amax as it is for NaN
+ *     and infinity, 0 for tiny ones, and codes 0.
+ *  6. matmul, quantized: for each group of 32 columns in ascending order i = exact int32 sum over the
+ *     group of q_x * (q_w - zero), with per-16 integer scales multiplied in where the layout has them
+ *     (i = sc0 dot0 + sc1 dot1); two planes: i = 256 i_hi + i_lo. acc = fma((float)i, D * scale, acc)
+ *     with D the group's weight scale in float32 (K layouts with a scale per group: d * sc, exact)
+ *     and D * scale rounded once. Layouts with a minimum keep a second chain: min =
+ *     fma(M, ssum, min) with ssum = scale * (float)sum of the group's codes, rounded once, M = m or
+ *     -(dmin * mn), exact; q2_k: min = fma((float)(mn0 S0 + mn1 S1), -dmin * scale, min), S the code
+ *     sums of the two sixteenths (two planes: S = 256 S_hi + S_lo, here and in ssum). Both chains start
+ *     at +0; the dot product is acc + min (acc alone without minimum). (float) of an int32 rounds once.
+ *  7. matmul, float weights: acc = fma(w, x, acc) over columns in ascending order from +0, w converted
+ *     exactly.
+ *  8. What follows a matmul: y = dot; with bias y = y + bias; then with add y = old + y.
+ *  9. rms_norm: s = sum16 of squares; r = 1 / sqrtf(s / (float)n + eps); y = (x * r) * w.
+ * 10. rope, half-split pairs (i, i + n/2): y0 = fma(x0, c, -(x1 * s)); y1 = fma(x1, c, x0 * s).
+ * 11. glu: silu(g) = g / (1 + exp(-g)); gelu_tanh(g) = g / (1 + exp(-2 u)), u = 0x1.988454p-1f * fma(g *
+ *     g * g, 0x1.6e4e26p-5f, g); y = act(g) * up.
+ * 12. Attention of one query and KV head walks key blocks of 64 at absolute multiples of 64 in ascending
+ *     order and only visible keys (first <= key <= last) take part. Block: score_j = scale * chain over
+ *     dims fma(q_d, k_d, .) from +0; m = max of the visible scores; p_j = exp(score_j - m); l = sum16
+ *     of p over the block's 64 places, invisible ones +0 (place = key mod 64); o_d = chain over
+ *     visible keys ascending fma(p_j, v_d, .) from +0. Merge of a running (M, L, O) with a block (m, l,
+ *     o): the first block is taken as it is; then N = max(M, m), a = exp(M - N), b = exp(m - N), L =
+ *     fma(L, a, l * b), O_d = fma(O_d, a, o_d * b), M = N. The result is O_d / L. No visible key: zeros.
+ * 13. sample: see tg_sample_row.
+ *
+ * Pointers: weights and a8 codes are 64-byte aligned; rows of floats may have any 4-byte alignment.
+ * Nothing outside the stated ranges is read or written. Outputs never overlap inputs unless it says
+ * "in place". Lengths may be 0 unless it says otherwise. */
+#ifndef TG_KERNEL_KERNEL_H
+#define TG_KERNEL_KERNEL_H
+
+#include "format/layout.h"
+#include "kernel/cpu.h"
+
+/* Coefficients of r^6 .. r^0 for exp(r) on |r| <= ln(2)/2. */
+#define TG_EXP_POLY                                                                                \
+    {                                                                                              \
+        0x1.6c16c2p-10f, 0x1.111112p-7f, 0x1.555556p-5f, 0x1.555556p-3f, 0x1p-1f, 1.0f, 1.0f       \
+    }
+
+enum { TG_PAGE_TOKENS = 64 }; /* positions of a KV page = keys of an attention block */
+
+/* Quantized activations of n_tokens rows, padded to whole quanta of the layout with zero codes and zero
+ * scales. Arrays are [n_tokens][...] with the strides below; all borrowed. */
+typedef struct tg_a8 {
+    int8_t *hi;     /* [T][padded] codes (the only plane of int8) */
+    int8_t *lo;     /* [T][padded], NULL for int8 */
+    float *scale;   /* [T][padded / 32] */
+    float *ssum;    /* [T][padded / 32] scale * code sum */
+    int32_t *sum;   /* [T][padded / 32] code sum (256 hi + lo) */
+    int32_t *half;  /* [T][padded / 32] code sum of the group's first 16 columns */
+    int64_t padded; /* columns, a multiple of 64; the stride of hi and lo; 1/32 of it of the others */
+} tg_a8;
+
+/* Bytes of a tg_a8 for n_tokens rows of n_cols, and its arrays laid into `memory` (64-aligned). */
+size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, bool is_wide);
+void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, bool is_wide);
+/* The same arrays from row `token` on. */
+tg_a8 tg_a8_from(const tg_a8 *x, int64_t token);
+
+/* y[t][row] (+)= dot(x[t], W[row]) for rows of tiles [0, n_tiles) and n_tokens tokens. Row r of tile i
+ * lands in y[t * y_stride + 16 i + r] if 16 i + r < n_rows. */
+typedef struct tg_matmul {
+    const uint8_t *w;    /* tile 0; tile i at w + i * tile_stride */
+    size_t tile_stride;  /* at least the tile's bytes: tiles of two matrices may interleave */
+    int32_t n_tiles;     /* > 0 */
+    int32_t n_rows;      /* <= 16 n_tiles */
+    int32_t n_cols;      /* columns of the matrix, not padded */
+    int32_t n_tokens;    /* > 0 */
+    const tg_a8 *a8;     /* quantized layouts: n_tokens rows */
+    const float *x;      /* float layouts: [T][x_stride] */
+    int64_t x_stride;
+    const float *bias;   /* [n_rows] or NULL */
+    float *y;
+    int64_t y_stride;
+    bool is_add;         /* y += instead of y = */
+    void *scratch;       /* tg_matmul_scratch_bytes, 64-aligned, private to the thread */
+} tg_matmul;
+
+enum { TG_MATMUL_SCRATCH_BYTES = 512 * 1024 };
+
+typedef void tg_matmul_fn(const tg_matmul *m);
+
+/* Row `row` of a packed matrix as float32, in the arithmetic of the file's own format (w of layout.h,
+ * rounded where that rounds): y[c] for c < n_cols, times `mul`. */
+typedef struct tg_embed {
+    const uint8_t *w; /* the row's tile */
+    int32_t lane;     /* row within the tile */
+    int32_t n_cols;
+    float mul;        /* y = w * mul, one rounding; 1 leaves w */
+    float *y;
+} tg_embed;
+
+typedef void tg_embed_fn(const tg_embed *x);
+
+/* How K and V of one page, one layer and one KV head lie: K as [head_dim][64 keys], V as [64
+ * keys][head_dim], each number a float or an f16. */
+typedef enum tg_kv_type { TG_KV_F32, TG_KV_F16, TG_KV_TYPE_COUNT } tg_kv_type;
+
+/* Attention of n_queries queries (heads and tokens that share a KV head) over ONE block. */
+typedef struct tg_attend {
+    const void *k, *v;     /* the page's halves for this layer and KV head */
+    int32_t head_dim;      /* a multiple of 8, at most 512 */
+    int32_t n_queries;     /* > 0 */
+    const float *const *q; /* n_queries rows of head_dim */
+    const int32_t *first;  /* per query: visible keys are first <= j <= last, in [0, 64) */
+    const int32_t *last;   /* last < first: none visible, and m = -inf, l = 0, o = 0 */
+    float scale;
+    float *m, *l;          /* [n_queries] */
+    float *o;              /* [n_queries][head_dim] */
+    void *scratch;         /* TG_ATTEND_SCRATCH_BYTES, 64-aligned */
+} tg_attend;
+
+enum { TG_ATTEND_SCRATCH_BYTES = 512 * 64 * 4 * 2 + 64 * 1024, TG_ATTEND_MAX_QUERIES = 64 };
+
+typedef void tg_attend_fn(const tg_attend *a);
+
+/* Writes one token's K and V (n = head_dim) to place `slot` (0..63) of a page. */
+typedef void tg_kv_store_fn(void *k, void *v, int32_t slot, const float *key, const float *value,
+                            int32_t head_dim);
+
+/* How a token is chosen from one row of logits. Zero is greedy. */
+typedef struct tg_sample_params {
+    float temperature;    /* 0: argmax */
+    float top_p;          /* in (0, 1); 0 or 1: off */
+    float min_p;          /* in [0, 1): 0: off */
+    float repeat_penalty; /* > 0; 0 or 1: off. Tokens of prompt and answer: l > 0 ? l / p : l * p */
+    float presence;       /* subtracted once from tokens that the answer holds; 0: off */
+    float frequency;      /* subtracted once per occurrence in the answer; 0: off */
+    int32_t top_k;        /* 0: off */
+    int32_t position;     /* of the token being drawn: the generator's counter */
+    uint64_t seed;        /* with sample_index the generator's key */
+    int32_t sample_index;
+    int32_t n_adjust;     /* entries for this row */
+    int32_t adjust_at;    /* first entry in the step's table */
+    int32_t reserved;
+} tg_sample_params;
+
+/* A token whose logit is changed before anything else: penalties and bias, ids ascending, once each. */
+typedef struct tg_sample_adjust {
+    int32_t id;
+    int32_t n_answer; /* occurrences in the answer so far; the entry itself says "seen" */
+    float bias;       /* added first */
+    int32_t is_seen;  /* 1: prompt or answer holds it; 0: only the bias applies */
+} tg_sample_adjust;
+
+/* Chooses an id from logits[0, n_vocab), which it changes by the adjustments. Returns -1 if any logit
+ * is NaN or +inf, or all are -inf.
+ *   Greedy (temperature 0): the lowest id of the largest logit.
+ *   Else over candidates in the order logit descending, id ascending: keep the first top_k; z = (logit -
+ *   max) / temperature; p = exp(z) (contract 4); keep those with p >= min_p (the best has p = 1);
+ *   total = running float sum of p in candidate order; top_p: the shortest prefix whose running sum is
+ *   >= top_p * total, at least one; with the prefix's running sum S: u = 24-bit uniform in [0, 1);
+ *   the first candidate whose running sum is > u * S, else the last one.
+ *   With neither top_k nor top_p nor min_p the candidates stay in id order: nothing is sorted.
+ * u comes from Philox4x32-10 with key = (seed low, seed high) and counter = (position, sample_index, 0, 0):
+ * the first word >> 8, times 2^-24.
+ * scratch: tg_sample_scratch_bytes(n_vocab). */
+typedef int32_t tg_sample_row_fn(float *logits, int32_t n_vocab, const tg_sample_params *p,
+                                 const tg_sample_adjust *adjust, void *scratch);
+size_t tg_sample_scratch_bytes(int32_t n_vocab);
+
+typedef enum tg_act { TG_ACT_SILU, TG_ACT_GELU_TANH, TG_ACT_COUNT } tg_act;
+
+/* What a tier offers. Filled tier by tier: later ones overwrite only what they do better. */
+typedef struct tg_kernels {
+    /* x [n] -> one token's row of `out` (already placed; row 0). n need not be a multiple of 32. */
+    void (*quantize)(const tg_a8 *out, const float *x, int32_t n);
+    tg_matmul_fn *matmul[TG_LAYOUT_COUNT];
+    tg_embed_fn *embed[TG_LAYOUT_COUNT];
+    /* y [n] = rms_norm(x); in place allowed. */
+    void (*rms_norm)(float *y, const float *x, const float *w, int32_t n, float eps);
+    /* Rotates the first n_rot (even) of a head in place; cos, sin [n_rot / 2]. */
+    void (*rope)(float *x, const float *cos, const float *sin, int32_t n_rot);
+    /* y [n] = act(gate) * up; y may be gate. */
+    void (*glu[TG_ACT_COUNT])(float *y, const float *gate, const float *up, int32_t n);
+    /* y [n] += x. */
+    void (*add)(float *y, const float *x, int32_t n);
+    tg_kv_store_fn *kv_store[TG_KV_TYPE_COUNT];
+    tg_attend_fn *attend[TG_KV_TYPE_COUNT];
+    /* Merges a block (m, l, o [n]) into a running (*M, *L, O [n]); *M = -inf with *L = 0 is empty, and a
+     * block with l = 0 changes nothing. */
+    void (*attend_merge)(float *M, float *L, float *O, float m, float l, const float *o, int32_t n);
+    /* y [n] = O / L, zeros when L is 0. */
+    void (*attend_finish)(float *y, const float *O, float L, int32_t n);
+    tg_sample_row_fn *sample_row;
+} tg_kernels;
+
+void tg_kernels_fill(tg_kernels *k, tg_cpu_tier tier);
+
+/* One per tier, each the only exported symbol of its file. */
+void tg_kernels_fill_ref(tg_kernels *k);
+void tg_kernels_fill_avx2(tg_kernels *k);
+void tg_kernels_fill_avx512(tg_kernels *k);
+
+/* Sets round-to-nearest and no flushing of denormals on this thread; returns what to give back to
+ * tg_fp_restore. */
+uint32_t tg_fp_begin(void);
+void tg_fp_restore(uint32_t saved);
+
+#endif
