@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * compile.h - from a model to an artifact.
+ *
+ *   model -> graph -> fuse -> group -> specialise (kind x bucket) -> memplan -> program
+ *                                           weights -> pack -> weights.0.bin
+ *
+ * One pass a file; every pass leaves a graph that tg_graph_check accepts and that can be printed
+ * (--dump-ir). The compiler may be slow and allocate; it never runs a token. */
+#ifndef TG_COMPILE_COMPILE_H
+#define TG_COMPILE_COMPILE_H
+
+#include "base/json.h"
+#include "ir/artifact.h"
+#include "model/model.h"
+
+enum { TG_MAX_CONTEXT_BUCKETS = 16 };
+
+/* What packed form weights take. AUTO keeps a quantized tensor as it is and a float tensor in its own
+ * type; the others convert float tensors (quantized ones stay). */
+typedef enum tg_weights_mode {
+    TG_WEIGHTS_AUTO,
+    TG_WEIGHTS_F32, /* everything to float32, quantized tensors too */
+    TG_WEIGHTS_BF16,
+    TG_WEIGHTS_F16,
+    TG_WEIGHTS_Q8_0,
+    TG_WEIGHTS_Q4_0
+} tg_weights_mode;
+
+/* Zero means default. Row by row the keys of the config file and the options of `export`. */
+typedef struct tg_export_config {
+    int32_t batch;      /* rows; 1 */
+    int32_t max_length; /* positions of a row; the model's, at most 4096 */
+    int32_t context_buckets[TG_MAX_CONTEXT_BUCKETS]; /* tokens, ascending; 32, 128, 512 */
+    int32_t n_context_buckets;
+    int32_t speculation; /* K + 1: 0 is the default (K = 4), 1 is none */
+    tg_weights_mode weights;
+    tg_activations activations;
+    int32_t kv_type;     /* tg_kv_type + 1; 0: f32 with TG_WEIGHTS_F32, else f16 */
+} tg_export_config;
+
+/* Reads {"batch": 1, "max_length": 4096, "context_buckets": [32, 128], "speculation": 4, "weights": "auto",
+ * "activations": "int8", "kv": "f16"}; only keys present change *c. Unknown keys name the nearest known. */
+TG_MUST_USE tg_status tg_export_config_read(tg_export_config *c, const json_t *object,
+                                            const char *name, tg_err *e);
+/* Fills defaults and checks every rule (three-graph-decoder.md 1.3 as they apply here). */
+TG_MUST_USE tg_status tg_export_config_check(tg_export_config *c, const tg_hparams *h, tg_err *e);
+/* As JSON, canonical: the artifact's "config" and part of the cache key. The caller decrefs. */
+json_t *tg_export_config_print(const tg_export_config *c);
+
+typedef struct tg_compiled {
+    tg_program program; /* arrays in `arena` */
+    tg_arena arena;
+} tg_compiled;
+
+/* All passes. `dump` may be NULL; otherwise the graph after pass `dump_pass` ("build", "fuse", "group", or
+ * "plan" for all plans) is appended to it; an unknown pass name is an error that lists them. */
+TG_MUST_USE tg_status tg_compile(tg_compiled *out, const tg_model *m, const tg_export_config *c,
+                                 const char *dump_pass, tg_buf *dump, tg_err *e);
+void tg_compiled_deinit(tg_compiled *c);
+
+/* Called now and then with bytes done and in all; true ends the export with TG_E_CANCELLED. */
+typedef bool tg_progress_fn(void *context, int64_t done, int64_t total);
+
+/* Writes the packed weights of a compiled model, in the order of execution, constant memory. */
+TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_model *m, tg_out *out,
+                                    tg_progress_fn *progress, void *context, tg_err *e);
+
+/* ---- packing, as kernels read it (also used by tests) */
+
+/* The layout a tensor takes, and whether it can at all (TG_E_UNSUPPORTED names tensor and type). */
+TG_MUST_USE tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t, tg_weights_mode mode,
+                                            bool is_vector, tg_err *e);
+/* Packs rows [16 tile, 16 tile + 16) of a matrix into dst (tg_layout_tile_bytes). Rows are read through
+ * the fix (head_dim for the rotary ones). Values are kept exactly where the layout can hold them; float
+ * tensors are rounded or quantized as the layout says. */
+TG_MUST_USE tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head_dim,
+                                   int64_t tile, uint8_t *dst, tg_err *e);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * graph.h - a model as its paper writes it, and the builder that model files use.
+ *
+ * A graph is a head (before the layers), distinct layer bodies, the order in which layers call bodies, and
+ * a tail. A body is stored once: when a layer ends, its nodes are compared with the bodies so far, and an
+ * equal one is called again with the layer's own weights. A body has one input and one output, the
+ * residual stream. Models write one sequence: no batch, no buckets, no ranks.
+ *
+ * Values are 2-D: [tokens or wanted rows, width]. The number of tokens is symbolic here (TG_DIM_T,
+ * TG_DIM_R) and becomes a number when a plan is specialised.
+ *
+ * The builder is sticky: the first mistake is kept, dummies are handed out, and tg_build_finish
+ * reports; so a model file contains no error handling. */
+#ifndef TG_IR_GRAPH_H
+#define TG_IR_GRAPH_H
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "ir/op.h"
+
+/* What the first dimension of a value counts. */
+typedef enum tg_dim { TG_DIM_T, TG_DIM_R } tg_dim;
+
+typedef enum tg_value_type { TG_TYPE_F32, TG_TYPE_I32 } tg_value_type;
+
+typedef struct tg_value {
+    int32_t id; /* index into the graph's values; TG_NONE: no value */
+} tg_value;
+
+typedef struct tg_value_info {
+    tg_value_type type;
+    tg_dim dim;
+    int32_t width;
+} tg_value_info;
+
+typedef struct tg_node {
+    tg_op op;
+    int32_t out;                     /* value; TG_NONE for kv_write */
+    int32_t in[TG_MAX_INPUTS];       /* values; TG_NONE when unused */
+    int32_t weights[TG_MAX_WEIGHTS]; /* roles by slot; TG_NONE when absent */
+    tg_attrs attrs;
+} tg_node;
+
+/* A straight list of nodes. Its input is value `in` (TG_NONE for the head), its result value `out`. */
+typedef struct tg_block {
+    tg_node *nodes; /* grows; arena of the graph */
+    int32_t n_nodes, room;
+    int32_t in, out;
+} tg_block;
+
+enum { TG_MAX_BODIES = 16 };
+
+typedef struct tg_graph {
+    tg_arena arena;
+    tg_value_info *values;
+    int32_t n_values, values_room;
+    tg_block head, tail;
+    tg_block bodies[TG_MAX_BODIES];
+    int32_t n_bodies;
+    int32_t n_layers;
+    int32_t *layer_body; /* [n_layers] */
+} tg_graph;
+
+/* The block's number for loops over all of them: 0 head, 1 .. n_bodies bodies, n_bodies + 1 tail. */
+int32_t tg_graph_n_blocks(const tg_graph *g);
+tg_block *tg_graph_get_block(tg_graph *g, int32_t i);
+
+void tg_graph_free(tg_graph *g); /* accepts NULL */
+
+/* Appends the readable form: one line a node, "x4 [T, 576] = matmul x3 (q) eps=1e-5". */
+void tg_graph_print(const tg_graph *g, tg_buf *out);
+
+/* TG_E_CORRUPT if an invariant is broken: used after every pass; names the node. */
+TG_MUST_USE tg_status tg_graph_check(const tg_graph *g, tg_err *e);
+
+/* ---- what the builder must know of weights: their shapes, by role and layer */
+typedef struct tg_weight_shape {
+    bool is_present;
+    int64_t rows, cols; /* a vector is [n, 1] */
+} tg_weight_shape;
+
+typedef struct tg_build tg_build;
+
+/* `shapes` is [TG_W_COUNT][n_layers], borrowed until finish; roles outside layers use column 0. */
+TG_MUST_USE tg_status tg_build_new(tg_build **out, const tg_weight_shape *shapes, int32_t n_layers,
+                                   tg_err *e);
+/* Hands over the graph (the caller frees it) or the first mistake; the builder is gone either way. */
+TG_MUST_USE tg_status tg_build_finish(tg_build *b, tg_graph **out, tg_err *e);
+void tg_build_fail(tg_build *b, const char *what); /* keeps the first */
+
+/* ---- building. `w` arguments are roles; an absent optional weight drops out. */
+tg_value tg_build_tokens(tg_build *b); /* [T] int32, the step's tokens */
+tg_value tg_build_embed(tg_build *b, tg_weight_role w, tg_value tokens, float scale);
+
+/* Brackets layer l (0, 1, ... in order): takes the residual stream, gives it to the body and takes it
+ * back. */
+tg_value tg_build_layer_begin(tg_build *b, int32_t layer, tg_value x);
+tg_value tg_build_layer_end(tg_build *b, tg_value x);
+
+tg_value tg_build_rms_norm(tg_build *b, tg_value x, tg_weight_role w, float eps);
+/* Each head of head_dim numbers alone; x unchanged when the weight is absent. */
+tg_value tg_build_head_norm(tg_build *b, tg_value x, tg_weight_role w, int32_t head_dim, float eps);
+/* bias: a role, or TG_W_COUNT for none. */
+tg_value tg_build_matmul(tg_build *b, tg_value x, tg_weight_role w, tg_weight_role bias);
+tg_value tg_build_rope(tg_build *b, tg_value x, tg_weight_role table, int32_t head_dim,
+                       int32_t rotary_dim);
+void tg_build_kv_write(tg_build *b, tg_value k, tg_value v, int32_t n_kv_heads, int32_t head_dim);
+
+typedef struct tg_attention {
+    int32_t n_heads, n_kv_heads, head_dim;
+    float scale;
+    int32_t window; /* 0: all */
+} tg_attention;
+
+tg_value tg_build_attention(tg_build *b, tg_value q, const tg_attention *a);
+tg_value tg_build_glu(tg_build *b, tg_value gate, tg_value up, int32_t act);
+tg_value tg_build_add(tg_build *b, tg_value residual, tg_value y);
+/* The wanted rows, their logits by `head`, and the sampler: ends the graph. */
+void tg_build_output(tg_build *b, tg_value x, tg_weight_role head);
+
+#endif

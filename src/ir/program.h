@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * program.h - what a compiler hands to a device: plans over one table of packed weights.
+ *
+ * A program is everything of one rank but the weights' bytes: the model's numbers that a run needs, where
+ * every weight lies, the KV groups, and a plan for each (kind, bucket). It is one relocatable block: a
+ * header, then arrays found by offset, little-endian, no pointers. Writing the same program gives the
+ * same bytes. tg_program_open checks every offset, index and shape once, so that a device may trust
+ * it afterwards, whatever the file said.
+ *
+ * A plan is a list of instructions over values at fixed offsets of a step arena. Instructions lie in
+ * segments; a segment runs once per layer of its list, its weights taken from that layer. Sizes are
+ * bounds: a step brings its true counts, and results never depend on the bucket. */
+#ifndef TG_IR_PROGRAM_H
+#define TG_IR_PROGRAM_H
+
+#include "base/str.h"
+#include "format/layout.h"
+#include "ir/graph.h"
+
+enum { TG_PROGRAM_VERSION = 1, TG_MAX_KV_GROUPS = 8, TG_MAX_SPECULATION = 15 };
+
+/* The three graphs. */
+typedef enum tg_kind {
+    TG_KIND_CONTEXT,   /* prompt tokens of any rows, from any start position */
+    TG_KIND_TOKEN,     /* one token a row */
+    TG_KIND_SPECULATE, /* the last token and K drafts a row */
+    TG_KIND_COUNT
+} tg_kind;
+
+const char *tg_kind_name(tg_kind k); /* "context", "token", "speculate" */
+
+/* Bounds of one plan. */
+typedef struct tg_bucket {
+    int32_t rows;   /* sequences in a step */
+    int32_t tokens; /* tokens of all rows together */
+    int32_t outs;   /* tokens whose logits are wanted */
+    int32_t pages;  /* pages of one row, in each KV group */
+} tg_bucket;
+
+/* Where a weight lies: tile i of 16 rows at offset + i * tile_stride of the rank's weight file. Vectors
+ * (norms, biases) and rope tables are plain float32 arrays: layout TG_LAYOUT_F32 with is_plain. */
+typedef struct tg_weight_entry {
+    int32_t role, layer; /* layer 0 for roles outside layers */
+    int32_t layout;      /* tg_layout */
+    int32_t is_plain;    /* 1: float32 [rows][cols], row-major, no tiles */
+    int64_t rows, cols;
+    int64_t offset;      /* 64-byte aligned */
+    int64_t tile_stride;
+} tg_weight_entry;
+
+/* Layers with equal window and head shape share pools and block tables. */
+typedef struct tg_kv_group {
+    int32_t n_layers, n_kv_heads, head_dim;
+    int32_t window;     /* 0: all positions stay */
+    int64_t page_bytes; /* of all its layers, K and V */
+} tg_kv_group;
+
+typedef struct tg_layer {
+    int32_t kv_group, kv_index; /* which group, and the layer's place in its pages */
+} tg_layer;
+
+typedef struct tg_plan_value {
+    int32_t type;  /* tg_value_type */
+    int32_t dim;   /* tg_dim */
+    int32_t width;
+    int32_t alias; /* value whose memory this one is, or TG_NONE */
+    int64_t offset; /* into the step arena; TG_IO_* below for step inputs and outputs */
+} tg_plan_value;
+
+/* Values that live in the step's input and output buffers instead of the arena. */
+enum { TG_IO_TOKENS = -1, TG_IO_LOGITS = -2, TG_IO_IDS = -3 };
+
+typedef struct tg_instr {
+    int32_t op;
+    int32_t out;
+    int32_t in[TG_MAX_INPUTS];
+    int32_t weights[TG_MAX_WEIGHTS]; /* roles */
+    tg_attrs attrs;
+} tg_instr;
+
+typedef struct tg_segment {
+    int32_t first_instr, n_instrs;
+    int32_t first_layer, n_layers; /* into the plan's layer list; n_layers 0: runs once, layer 0 */
+} tg_segment;
+
+typedef struct tg_plan {
+    int32_t kind; /* tg_kind */
+    tg_bucket bucket;
+    int32_t n_values, n_instrs, n_segments, n_layer_refs;
+    int64_t arena_bytes;
+    /* Borrowed arrays: of the mapped block once opened, of the compiler's arena before. */
+    const tg_plan_value *values;
+    const tg_instr *instrs;
+    const tg_segment *segments;
+    const int32_t *layer_refs;
+} tg_plan;
+
+/* Precision of the inputs of quantized matrices, and of cached keys and values. */
+typedef enum tg_activations { TG_ACTIVATIONS_INT8, TG_ACTIVATIONS_INT16 } tg_activations;
+
+typedef struct tg_program {
+    int32_t n_vocab;        /* ids the model may produce: logits beyond are never sampled */
+    int32_t n_embed_rows;   /* ids the embedding has: larger ones are an error */
+    int32_t width;          /* D */
+    int32_t max_length;     /* positions of a row */
+    int32_t batch;          /* rows */
+    int32_t speculation;    /* K; 0: no speculate plans */
+    int32_t activations;    /* tg_activations */
+    int32_t kv_type;        /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16 */
+    int32_t n_layers, n_weights, n_kv_groups, n_plans;
+    int64_t weights_bytes;  /* size of the weight file */
+    tg_kv_group kv_groups[TG_MAX_KV_GROUPS];
+    const tg_layer *layers;           /* [n_layers] */
+    const tg_weight_entry *weights;   /* [n_weights], sorted by (role, layer) */
+    const tg_plan *plans;             /* [n_plans], by kind, then by size */
+} tg_program;
+
+/* Appends the block. */
+TG_MUST_USE tg_status tg_program_print_block(const tg_program *p, tg_buf *out, tg_err *e);
+
+/* Reads a block of n bytes that stays mapped and 64-byte aligned: arrays are borrowed from it. The small
+ * table of plans is taken from `arena`. Everything is checked. */
+TG_MUST_USE tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, size_t n,
+                                      tg_err *e);
+
+/* NULL when absent. */
+const tg_weight_entry *tg_program_find_weight(const tg_program *p, tg_weight_role role,
+                                              int32_t layer);
+/* The smallest plan of a kind that holds the counts, or NULL. */
+const tg_plan *tg_program_find_plan(const tg_program *p, tg_kind kind, int32_t rows,
+                                    int32_t tokens, int32_t outs, int32_t pages);
+/* The largest token count of a kind's buckets, 0 when it has none. */
+int32_t tg_program_max_tokens(const tg_program *p, tg_kind kind);
+
+/* Readable text: the memory plan (for --dry-run and inspect), and one plan. */
+void tg_program_print(const tg_program *p, tg_buf *out);
+void tg_plan_print(const tg_program *p, const tg_plan *plan, tg_buf *out);
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * model.h - architectures: what tensors a checkpoint of that kind has, and how they make a model.
+ *
+ * An architecture is one file with one exported tg_arch (declared by its line in archs.def): a table of
+ * weights, a function that reads hyperparameters from the checkpoint's own keys, and a forward function
+ * on the graph builder. Nothing elsewhere names an architecture. A difference that is a number is a
+ * hyperparameter; one that is structure is a block in block.h taking a struct. */
+#ifndef TG_MODEL_MODEL_H
+#define TG_MODEL_MODEL_H
+
+#include "format/checkpoint.h"
+#include "format/hparams.h"
+#include "ir/graph.h"
+
+enum { TG_MAX_LAYERS = 1024, TG_MAX_ROPES = 2 };
+
+typedef enum tg_rope_kind {
+    TG_ROPE_PLAIN,
+    TG_ROPE_LINEAR,
+    TG_ROPE_DYNAMIC,
+    TG_ROPE_LLAMA3,
+    TG_ROPE_YARN,
+    TG_ROPE_LONGROPE,
+    TG_ROPE_KIND_COUNT
+} tg_rope_kind;
+
+/* One rotary table. Frequencies and angles follow transformers in float32. */
+typedef struct tg_rope_spec {
+    tg_rope_kind kind;
+    int32_t rotary_dim; /* 0: the model has no such table */
+    double theta;
+    double factor;
+    double low_freq_factor, high_freq_factor;  /* llama3 */
+    double beta_fast, beta_slow;               /* yarn */
+    bool is_truncated;                         /* yarn: correction range rounded to whole dimensions */
+    double attention_factor;                   /* yarn, longrope: multiplies cos and sin; always set */
+    int32_t original_max_positions;
+    const double *freqs;                       /* longrope: rotary_dim / 2 divisors; GGUF rope_freqs */
+} tg_rope_spec;
+
+/* Fills table [max_length][rotary_dim]: rotary_dim / 2 cosines, then as many sines, per position. */
+void tg_rope_fill(const tg_rope_spec *spec, int32_t max_length, float *table);
+
+/* Zero means "not there" for what an architecture may lack. */
+typedef struct tg_hparams {
+    int32_t n_layers, width, n_heads, n_kv_heads, head_dim, ffn;
+    int32_t n_vocab;       /* ids that exist; surplus embedding rows are never sampled */
+    int32_t n_embed_rows;
+    int32_t max_positions; /* what the model was made for */
+    int32_t act;           /* tg_act of kernel.h by value: 0 silu, 1 gelu_tanh */
+    int32_t window;        /* of sliding layers */
+    float norm_eps, embed_scale, attn_scale;
+    bool is_tied;
+    tg_rope_spec ropes[TG_MAX_ROPES]; /* 0: global, 1: of sliding layers where it differs */
+    bool is_sliding[TG_MAX_LAYERS];
+} tg_hparams;
+
+/* Shapes in the weight table, in the letters of the hyperparameters. */
+typedef enum tg_size {
+    TG_SIZE_1,
+    TG_SIZE_D,      /* width */
+    TG_SIZE_HD,     /* n_heads * head_dim */
+    TG_SIZE_KD,     /* n_kv_heads * head_dim */
+    TG_SIZE_HEAD,   /* head_dim */
+    TG_SIZE_F,      /* ffn */
+    TG_SIZE_V       /* n_embed_rows */
+} tg_size;
+
+/* How tensor parallelism cuts it: by output rows, by input columns, or not. */
+typedef enum tg_split { TG_SPLIT_NONE, TG_SPLIT_ROWS, TG_SPLIT_COLS } tg_split;
+
+/* What a file format did to the paper's weight, undone when packing. */
+typedef enum tg_fix {
+    TG_FIX_NONE,
+    TG_FIX_UNPERMUTE_Q, /* GGUF interleaves the rotary halves of each query head */
+    TG_FIX_UNPERMUTE_K, /* and of each key head */
+    TG_FIX_ADD_ONE      /* stored around 0, used as 1 + w */
+} tg_fix;
+
+typedef struct tg_weight_rule {
+    tg_weight_role role;
+    const char *hf, *gguf; /* tensor names, '#' is the layer; NULL: the format has none */
+    tg_size rows, cols;
+    bool is_optional;
+    tg_split split;
+    tg_fix hf_fix, gguf_fix;
+} tg_weight_rule;
+
+/* Tensors a row may leave unused without an error ("rotary_emb.inv_freq" anywhere in the name). */
+typedef struct tg_arch {
+    const char *name;
+    const char *hf_types[8];   /* config.json "model_type"s; NULL-terminated */
+    const char *gguf_arch;     /* general.architecture */
+    const tg_weight_rule *rules;
+    int32_t n_rules;
+    const char *const *ignored_tensors; /* substrings; NULL-terminated */
+    /* Reads and checks the checkpoint's keys; marks those it understands (format/hparams.h). */
+    tg_status (*read_hparams)(tg_hparams *out, tg_config *keys, tg_arena *arena, tg_err *e);
+    void (*forward)(tg_build *b, const tg_hparams *h);
+} tg_arch;
+
+#define TG_ARCH(name) extern const tg_arch tg_arch_##name;
+#include "model/archs.def"
+#undef TG_ARCH
+
+/* One weight of one layer, found in the checkpoint. */
+typedef struct tg_model_weight {
+    const tg_tensor *tensor; /* NULL: absent (optional), or computed (rope tables) */
+    const tg_weight_rule *rule;
+    tg_fix fix;              /* of this checkpoint's format */
+} tg_model_weight;
+
+typedef struct tg_model tg_model;
+
+/* Finds the architecture, reads its hyperparameters, finds every weight. The checkpoint is borrowed
+ * until free. Errors name the unknown architecture and list the known ones; the missing, surplus or
+ * misshapen tensors (three of each at most, with a hint when a common prefix explains them). */
+TG_MUST_USE tg_status tg_model_open(tg_model **out, const tg_checkpoint *c, tg_err *e);
+void tg_model_free(tg_model *m); /* accepts NULL */
+
+const tg_hparams *tg_model_hparams(const tg_model *m);
+const tg_arch *tg_model_arch(const tg_model *m);
+/* Layer 0 for roles outside layers. The head of a tied model is the embedding: TG_W_HEAD is absent. */
+const tg_model_weight *tg_model_find_weight(const tg_model *m, tg_weight_role role, int32_t layer);
+/* Shape by role and layer, rope tables for max_length included. */
+tg_weight_shape tg_model_weight_shape(const tg_model *m, tg_weight_role role, int32_t layer,
+                                      int32_t max_length);
+/* The paper's graph; the caller frees it. */
+TG_MUST_USE tg_status tg_model_build(const tg_model *m, int32_t max_length, tg_graph **out,
+                                     tg_err *e);
+
+#endif
