@@ -35,7 +35,7 @@ typedef struct tg_export_config {
     int32_t speculation; /* K + 1: 0 is the default (K = 4), 1 is none */
     tg_weights_mode weights;
     tg_activations activations;
-    int32_t kv_type;     /* tg_kv_type + 1; 0: f32 with TG_WEIGHTS_F32, else f16 */
+    int32_t kv_type; /* tg_kv_type + 1; 0: f32 with TG_WEIGHTS_F32, else f16 */
 } tg_export_config;
 
 /* Reads {"batch": 1, "max_length": 4096, "context_buckets": [32, 128], "speculation": 4, "weights": "auto",
@@ -54,7 +54,7 @@ typedef struct tg_compiled {
 
 /* All passes. `dump` may be NULL; otherwise the graph after pass `dump_pass` ("build", "fuse", "group", or
  * "plan" for all plans) is appended to it; an unknown pass name is an error that lists them. */
-TG_MUST_USE tg_status tg_compile(tg_compiled *out, const tg_model *m, const tg_export_config *c,
+TG_MUST_USE tg_status tg_compile(tg_compiled *out, const tg_blueprint *b, const tg_export_config *c,
                                  const char *dump_pass, tg_buf *dump, tg_err *e);
 void tg_compiled_deinit(tg_compiled *c);
 
@@ -62,14 +62,14 @@ void tg_compiled_deinit(tg_compiled *c);
 typedef bool tg_progress_fn(void *context, int64_t done, int64_t total);
 
 /* Writes the packed weights of a compiled model, in the order of execution, constant memory. */
-TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_model *m, tg_out *out,
+TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_blueprint *b, tg_out *out,
                                     tg_progress_fn *progress, void *context, tg_err *e);
 
 /* ---- packing, as kernels read it (also used by tests) */
 
 /* The layout a tensor takes, and whether it can at all (TG_E_UNSUPPORTED names tensor and type). */
-TG_MUST_USE tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t, tg_weights_mode mode,
-                                            bool is_vector, tg_err *e);
+TG_MUST_USE tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t,
+                                            tg_weights_mode mode, bool is_vector, tg_err *e);
 /* Packs rows [16 tile, 16 tile + 16) of a matrix into dst (tg_layout_tile_bytes). Rows are read through
  * the fix (head_dim for the rotary ones). Values are kept exactly where the layout can hold them; float
  * tensors are rounded or quantized as the layout says. */

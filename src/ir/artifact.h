@@ -26,7 +26,7 @@ enum { TG_ARTIFACT_VERSION = 1 };
 /* Borrowed from the mappings until close. */
 typedef struct tg_artifact {
     char *path;
-    json_t *json;    /* artifact.json */
+    json_t *json;     /* artifact.json */
     json_t *defaults; /* defaults.json; an empty object when absent */
     tg_program program;
     tg_map program_map, weights_map, tokenizer_map, template_map;
@@ -57,6 +57,7 @@ TG_MUST_USE tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char
 TG_MUST_USE tg_status tg_artifact_writer_end(tg_artifact_writer *w, tg_err *e);
 /* Adds the "files" table to `json` (borrowed), writes it as artifact.json and puts the folder in place. */
 TG_MUST_USE tg_status tg_artifact_writer_commit(tg_artifact_writer *w, json_t *json, tg_err *e);
-void tg_artifact_writer_free(tg_artifact_writer *w); /* abandons what was not committed; takes NULL */
+void tg_artifact_writer_free(
+    tg_artifact_writer *w); /* abandons what was not committed; takes NULL */
 
 #endif

@@ -31,8 +31,8 @@ typedef struct tg_io {
     int32_t max_adjust; /* entries for each: the program's max_length */
     size_t in_bytes;
     /* output image */
-    size_t ids;    /* int32 [outs]: -1 where the logits were not finite */
-    size_t logits; /* float [outs][n_vocab rounded up to 16] */
+    size_t ids;           /* int32 [outs]: -1 where the logits were not finite */
+    size_t logits;        /* float [outs][n_vocab rounded up to 16] */
     size_t logits_stride; /* floats from one row to the next */
     size_t out_bytes;
 } tg_io;

@@ -27,7 +27,7 @@ enum { TG_MAX_INPUTS = 2, TG_MAX_WEIGHTS = 10, TG_NONE = -1 };
 typedef struct tg_op_row {
     const char *name;
     int32_t n_inputs;
-    int32_t n_weights;                    /* slots, optional ones included */
+    int32_t n_weights;                      /* slots, optional ones included */
     const char *slot_names[TG_MAX_WEIGHTS]; /* "q", "norm", ... in slot order */
     bool is_optional[TG_MAX_WEIGHTS];
     const char *meaning;
@@ -62,9 +62,9 @@ enum {
 /* Attributes of a node or an instruction; each op reads those its row speaks of, the rest are zero. Plain
  * numbers without padding: plans hold them as they are. */
 typedef struct tg_attrs {
-    float eps;          /* rms_norm and every op with a norm slot */
-    float scale;        /* embed: factor; attention: of the scores */
-    int32_t n_heads;    /* query heads */
+    float eps;       /* rms_norm and every op with a norm slot */
+    float scale;     /* embed: factor; attention: of the scores */
+    int32_t n_heads; /* query heads */
     int32_t n_kv_heads;
     int32_t head_dim;
     int32_t rotary_dim; /* leading dimensions of a head that rotate; 0: none */

@@ -44,7 +44,7 @@ typedef struct tg_weight_entry {
     int32_t layout;      /* tg_layout */
     int32_t is_plain;    /* 1: float32 [rows][cols], row-major, no tiles */
     int64_t rows, cols;
-    int64_t offset;      /* 64-byte aligned */
+    int64_t offset; /* 64-byte aligned */
     int64_t tile_stride;
 } tg_weight_entry;
 
@@ -60,10 +60,10 @@ typedef struct tg_layer {
 } tg_layer;
 
 typedef struct tg_plan_value {
-    int32_t type;  /* tg_value_type */
-    int32_t dim;   /* tg_dim */
+    int32_t type; /* tg_value_type */
+    int32_t dim;  /* tg_dim */
     int32_t width;
-    int32_t alias; /* value whose memory this one is, or TG_NONE */
+    int32_t alias;  /* value whose memory this one is, or TG_NONE */
     int64_t offset; /* into the step arena; TG_IO_* below for step inputs and outputs */
 } tg_plan_value;
 
@@ -99,20 +99,20 @@ typedef struct tg_plan {
 typedef enum tg_activations { TG_ACTIVATIONS_INT8, TG_ACTIVATIONS_INT16 } tg_activations;
 
 typedef struct tg_program {
-    int32_t n_vocab;        /* ids the model may produce: logits beyond are never sampled */
-    int32_t n_embed_rows;   /* ids the embedding has: larger ones are an error */
-    int32_t width;          /* D */
-    int32_t max_length;     /* positions of a row */
-    int32_t batch;          /* rows */
-    int32_t speculation;    /* K; 0: no speculate plans */
-    int32_t activations;    /* tg_activations */
-    int32_t kv_type;        /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16 */
+    int32_t n_vocab;      /* ids the model may produce: logits beyond are never sampled */
+    int32_t n_embed_rows; /* ids the embedding has: larger ones are an error */
+    int32_t width;        /* D */
+    int32_t max_length;   /* positions of a row */
+    int32_t batch;        /* rows */
+    int32_t speculation;  /* K; 0: no speculate plans */
+    int32_t activations;  /* tg_activations */
+    int32_t kv_type;      /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16 */
     int32_t n_layers, n_weights, n_kv_groups, n_plans;
-    int64_t weights_bytes;  /* size of the weight file */
+    int64_t weights_bytes; /* size of the weight file */
     tg_kv_group kv_groups[TG_MAX_KV_GROUPS];
-    const tg_layer *layers;           /* [n_layers] */
-    const tg_weight_entry *weights;   /* [n_weights], sorted by (role, layer) */
-    const tg_plan *plans;             /* [n_plans], by kind, then by size */
+    const tg_layer *layers;         /* [n_layers] */
+    const tg_weight_entry *weights; /* [n_weights], sorted by (role, layer) */
+    const tg_plan *plans;           /* [n_plans], by kind, then by size */
 } tg_program;
 
 /* Appends the block. */
@@ -127,8 +127,8 @@ TG_MUST_USE tg_status tg_program_open(tg_program *out, tg_arena *arena, const vo
 const tg_weight_entry *tg_program_find_weight(const tg_program *p, tg_weight_role role,
                                               int32_t layer);
 /* The smallest plan of a kind that holds the counts, or NULL. */
-const tg_plan *tg_program_find_plan(const tg_program *p, tg_kind kind, int32_t rows,
-                                    int32_t tokens, int32_t outs, int32_t pages);
+const tg_plan *tg_program_find_plan(const tg_program *p, tg_kind kind, int32_t rows, int32_t tokens,
+                                    int32_t outs, int32_t pages);
 /* The largest token count of a kind's buckets, 0 when it has none. */
 int32_t tg_program_max_tokens(const tg_program *p, tg_kind kind);
 

@@ -69,13 +69,14 @@ enum { TG_PAGE_TOKENS = 64 }; /* positions of a KV page = keys of an attention b
 /* Quantized activations of n_tokens rows, padded to whole quanta of the layout with zero codes and zero
  * scales. Arrays are [n_tokens][...] with the strides below; all borrowed. */
 typedef struct tg_a8 {
-    int8_t *hi;     /* [T][padded] codes (the only plane of int8) */
-    int8_t *lo;     /* [T][padded], NULL for int8 */
-    float *scale;   /* [T][padded / 32] */
-    float *ssum;    /* [T][padded / 32] scale * code sum */
-    int32_t *sum;   /* [T][padded / 32] code sum (256 hi + lo) */
-    int32_t *half;  /* [T][padded / 32] code sum of the group's first 16 columns */
-    int64_t padded; /* columns, a multiple of 64; the stride of hi and lo; 1/32 of it of the others */
+    int8_t *hi;    /* [T][padded] codes (the only plane of int8) */
+    int8_t *lo;    /* [T][padded], NULL for int8 */
+    float *scale;  /* [T][padded / 32] */
+    float *ssum;   /* [T][padded / 32] scale * code sum */
+    int32_t *sum;  /* [T][padded / 32] code sum (256 hi + lo) */
+    int32_t *half; /* [T][padded / 32] code sum of the group's first 16 columns */
+    int64_t
+        padded; /* columns, a multiple of 64; the stride of hi and lo; 1/32 of it of the others */
 } tg_a8;
 
 /* Bytes of a tg_a8 for n_tokens rows of n_cols, and its arrays laid into `memory` (64-aligned). */
@@ -87,20 +88,20 @@ tg_a8 tg_a8_from(const tg_a8 *x, int64_t token);
 /* y[t][row] (+)= dot(x[t], W[row]) for rows of tiles [0, n_tiles) and n_tokens tokens. Row r of tile i
  * lands in y[t * y_stride + 16 i + r] if 16 i + r < n_rows. */
 typedef struct tg_matmul {
-    const uint8_t *w;    /* tile 0; tile i at w + i * tile_stride */
-    size_t tile_stride;  /* at least the tile's bytes: tiles of two matrices may interleave */
-    int32_t n_tiles;     /* > 0 */
-    int32_t n_rows;      /* <= 16 n_tiles */
-    int32_t n_cols;      /* columns of the matrix, not padded */
-    int32_t n_tokens;    /* > 0 */
-    const tg_a8 *a8;     /* quantized layouts: n_tokens rows */
-    const float *x;      /* float layouts: [T][x_stride] */
+    const uint8_t *w;   /* tile 0; tile i at w + i * tile_stride */
+    size_t tile_stride; /* at least the tile's bytes: tiles of two matrices may interleave */
+    int32_t n_tiles;    /* > 0 */
+    int32_t n_rows;     /* <= 16 n_tiles */
+    int32_t n_cols;     /* columns of the matrix, not padded */
+    int32_t n_tokens;   /* > 0 */
+    const tg_a8 *a8;    /* quantized layouts: n_tokens rows */
+    const float *x;     /* float layouts: [T][x_stride] */
     int64_t x_stride;
-    const float *bias;   /* [n_rows] or NULL */
+    const float *bias; /* [n_rows] or NULL */
     float *y;
     int64_t y_stride;
-    bool is_add;         /* y += instead of y = */
-    void *scratch;       /* tg_matmul_scratch_bytes, 64-aligned, private to the thread */
+    bool is_add;   /* y += instead of y = */
+    void *scratch; /* tg_matmul_scratch_bytes, 64-aligned, private to the thread */
 } tg_matmul;
 
 enum { TG_MATMUL_SCRATCH_BYTES = 512 * 1024 };
@@ -113,7 +114,7 @@ typedef struct tg_embed {
     const uint8_t *w; /* the row's tile */
     int32_t lane;     /* row within the tile */
     int32_t n_cols;
-    float mul;        /* y = w * mul, one rounding; 1 leaves w */
+    float mul; /* y = w * mul, one rounding; 1 leaves w */
     float *y;
 } tg_embed;
 
@@ -132,9 +133,9 @@ typedef struct tg_attend {
     const int32_t *first;  /* per query: visible keys are first <= j <= last, in [0, 64) */
     const int32_t *last;   /* last < first: none visible, and m = -inf, l = 0, o = 0 */
     float scale;
-    float *m, *l;          /* [n_queries] */
-    float *o;              /* [n_queries][head_dim] */
-    void *scratch;         /* TG_ATTEND_SCRATCH_BYTES, 64-aligned */
+    float *m, *l;  /* [n_queries] */
+    float *o;      /* [n_queries][head_dim] */
+    void *scratch; /* TG_ATTEND_SCRATCH_BYTES, 64-aligned */
 } tg_attend;
 
 enum { TG_ATTEND_SCRATCH_BYTES = 512 * 64 * 4 * 2 + 64 * 1024, TG_ATTEND_MAX_QUERIES = 64 };
@@ -157,8 +158,8 @@ typedef struct tg_sample_params {
     int32_t position;     /* of the token being drawn: the generator's counter */
     uint64_t seed;        /* with sample_index the generator's key */
     int32_t sample_index;
-    int32_t n_adjust;     /* entries for this row */
-    int32_t adjust_at;    /* first entry in the step's table */
+    int32_t n_adjust;  /* entries for this row */
+    int32_t adjust_at; /* first entry in the step's table */
     int32_t reserved;
 } tg_sample_params;
 

@@ -30,12 +30,12 @@ typedef struct tg_rope_spec {
     int32_t rotary_dim; /* 0: the model has no such table */
     double theta;
     double factor;
-    double low_freq_factor, high_freq_factor;  /* llama3 */
-    double beta_fast, beta_slow;               /* yarn */
-    bool is_truncated;                         /* yarn: correction range rounded to whole dimensions */
-    double attention_factor;                   /* yarn, longrope: multiplies cos and sin; always set */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double beta_fast, beta_slow;              /* yarn */
+    bool is_truncated;       /* yarn: correction range rounded to whole dimensions */
+    double attention_factor; /* yarn, longrope: multiplies cos and sin; always set */
     int32_t original_max_positions;
-    const double *freqs;                       /* longrope: rotary_dim / 2 divisors; GGUF rope_freqs */
+    const double *freqs; /* longrope: rotary_dim / 2 divisors; GGUF rope_freqs */
 } tg_rope_spec;
 
 /* Fills table [max_length][rotary_dim]: rotary_dim / 2 cosines, then as many sines, per position. */
@@ -44,7 +44,7 @@ void tg_rope_fill(const tg_rope_spec *spec, int32_t max_length, float *table);
 /* Zero means "not there" for what an architecture may lack. */
 typedef struct tg_hparams {
     int32_t n_layers, width, n_heads, n_kv_heads, head_dim, ffn;
-    int32_t n_vocab;       /* ids that exist; surplus embedding rows are never sampled */
+    int32_t n_vocab; /* ids that exist; surplus embedding rows are never sampled */
     int32_t n_embed_rows;
     int32_t max_positions; /* what the model was made for */
     int32_t act;           /* tg_act of kernel.h by value: 0 silu, 1 gelu_tanh */
@@ -58,12 +58,12 @@ typedef struct tg_hparams {
 /* Shapes in the weight table, in the letters of the hyperparameters. */
 typedef enum tg_size {
     TG_SIZE_1,
-    TG_SIZE_D,      /* width */
-    TG_SIZE_HD,     /* n_heads * head_dim */
-    TG_SIZE_KD,     /* n_kv_heads * head_dim */
-    TG_SIZE_HEAD,   /* head_dim */
-    TG_SIZE_F,      /* ffn */
-    TG_SIZE_V       /* n_embed_rows */
+    TG_SIZE_D,    /* width */
+    TG_SIZE_HD,   /* n_heads * head_dim */
+    TG_SIZE_KD,   /* n_kv_heads * head_dim */
+    TG_SIZE_HEAD, /* head_dim */
+    TG_SIZE_F,    /* ffn */
+    TG_SIZE_V     /* n_embed_rows */
 } tg_size;
 
 /* How tensor parallelism cuts it: by output rows, by input columns, or not. */
@@ -89,8 +89,8 @@ typedef struct tg_weight_rule {
 /* Tensors a row may leave unused without an error ("rotary_emb.inv_freq" anywhere in the name). */
 typedef struct tg_arch {
     const char *name;
-    const char *hf_types[8];   /* config.json "model_type"s; NULL-terminated */
-    const char *gguf_arch;     /* general.architecture */
+    const char *hf_types[8]; /* config.json "model_type"s; NULL-terminated */
+    const char *gguf_arch;   /* general.architecture */
     const tg_weight_rule *rules;
     int32_t n_rules;
     const char *const *ignored_tensors; /* substrings; NULL-terminated */
@@ -104,29 +104,32 @@ typedef struct tg_arch {
 #undef TG_ARCH
 
 /* One weight of one layer, found in the checkpoint. */
-typedef struct tg_model_weight {
+typedef struct tg_found_weight {
     const tg_tensor *tensor; /* NULL: absent (optional), or computed (rope tables) */
     const tg_weight_rule *rule;
-    tg_fix fix;              /* of this checkpoint's format */
-} tg_model_weight;
+    tg_fix fix; /* of this checkpoint's format */
+} tg_found_weight;
 
-typedef struct tg_model tg_model;
+/* A checkpoint understood: its architecture, numbers and weights. (tg_model is the public name of an
+ * opened artifact.) */
+typedef struct tg_blueprint tg_blueprint;
 
 /* Finds the architecture, reads its hyperparameters, finds every weight. The checkpoint is borrowed
  * until free. Errors name the unknown architecture and list the known ones; the missing, surplus or
  * misshapen tensors (three of each at most, with a hint when a common prefix explains them). */
-TG_MUST_USE tg_status tg_model_open(tg_model **out, const tg_checkpoint *c, tg_err *e);
-void tg_model_free(tg_model *m); /* accepts NULL */
+TG_MUST_USE tg_status tg_blueprint_open(tg_blueprint **out, const tg_checkpoint *c, tg_err *e);
+void tg_blueprint_free(tg_blueprint *b); /* accepts NULL */
 
-const tg_hparams *tg_model_hparams(const tg_model *m);
-const tg_arch *tg_model_arch(const tg_model *m);
+const tg_hparams *tg_blueprint_hparams(const tg_blueprint *b);
+const tg_arch *tg_blueprint_arch(const tg_blueprint *b);
 /* Layer 0 for roles outside layers. The head of a tied model is the embedding: TG_W_HEAD is absent. */
-const tg_model_weight *tg_model_find_weight(const tg_model *m, tg_weight_role role, int32_t layer);
+const tg_found_weight *tg_blueprint_find_weight(const tg_blueprint *b, tg_weight_role role,
+                                                int32_t layer);
 /* Shape by role and layer, rope tables for max_length included. */
-tg_weight_shape tg_model_weight_shape(const tg_model *m, tg_weight_role role, int32_t layer,
-                                      int32_t max_length);
+tg_weight_shape tg_blueprint_weight_shape(const tg_blueprint *b, tg_weight_role role, int32_t layer,
+                                          int32_t max_length);
 /* The paper's graph; the caller frees it. */
-TG_MUST_USE tg_status tg_model_build(const tg_model *m, int32_t max_length, tg_graph **out,
-                                     tg_err *e);
+TG_MUST_USE tg_status tg_blueprint_build(const tg_blueprint *b, int32_t max_length, tg_graph **out,
+                                         tg_err *e);
 
 #endif
