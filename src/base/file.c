@@ -199,6 +199,16 @@ tg_status tg_file_save(const char *path, tg_str bytes, tg_err *e)
     return s;
 }
 
+tg_status tg_file_stat(const char *path, int64_t *n_bytes, int64_t *mtime_ns, tg_err *e)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return fail_errno(e, path, "find");
+    if (!S_ISREG(st.st_mode)) return tg_fail(e, TG_E_IO, "%s: is not a regular file", path);
+    *n_bytes = st.st_size;
+    *mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return TG_OK;
+}
+
 static bool has_mode(const char *path, mode_t kind)
 {
     struct stat st;

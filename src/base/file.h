@@ -41,6 +41,10 @@ void tg_out_abandon(tg_out *o); /* accepts NULL */
 /* Writes a whole file at once: temporary, sync, rename over `path`. */
 TG_MUST_USE tg_status tg_file_save(const char *path, tg_str bytes, tg_err *e);
 
+/* Size and time of last change of a regular file, links followed. */
+TG_MUST_USE tg_status tg_file_stat(const char *path, int64_t *n_bytes, int64_t *mtime_ns,
+                                   tg_err *e);
+
 bool tg_path_is_file(const char *path);
 bool tg_path_is_dir(const char *path);
 bool tg_path_exists(const char *path);

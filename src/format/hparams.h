@@ -31,7 +31,7 @@ void tg_config_free(tg_config *c); /* accepts NULL */
 tg_checkpoint_kind tg_config_get_kind(const tg_config *c);
 const char *tg_config_get_file(const tg_config *c); /* for messages */
 
-/* Present and not null? Counts as read. */
+/* Present and not null? Counts as read, except an object, whose keys are still to be read. */
 bool tg_config_has(tg_config *c, const char *key);
 
 TG_MUST_USE tg_status tg_config_get_i64(tg_config *c, const char *key, int64_t *out,

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * opened.h - inside of a tg_checkpoint, shared by checkpoint.c and the two readers; nobody else
+ * includes it.
+ *
+ * checkpoint.c decides what a path is, owns files and tensors and answers questions; shards.c fills
+ * it from GGUF files, folder.c from a Hugging Face folder. */
+#ifndef TG_FORMAT_OPENED_H
+#define TG_FORMAT_OPENED_H
+
+#include "base/file.h"
+#include "format/checkpoint.h"
+
+typedef struct tg_opened_file {
+    tg_source_file about;
+    tg_map map;
+} tg_opened_file;
+
+struct tg_checkpoint {
+    tg_arena arena; /* everything below but mappings and JSON */
+    tg_checkpoint_kind kind;
+    const char *path;
+
+    tg_opened_file **files; /* single pieces, so that pointers into them stay */
+    int32_t n_files, files_room;
+
+    tg_tensor *tensors;
+    int32_t n_tensors;
+    tg_names names;   /* of tensors, by index */
+    tg_names aliases; /* names left out at saving -> index of the tensor they share */
+
+    const tg_gguf *gguf; /* of the first shard */
+
+    const char *part_paths[TG_HF_PART_COUNT];
+    const tg_opened_file *parts[TG_HF_PART_COUNT]; /* NULL: absent */
+    json_t *json[TG_HF_PART_COUNT];                /* owned */
+    tg_named_text *templates;
+    int32_t n_templates;
+};
+
+/* Maps a file and adds it to the list; `part` is copied. */
+TG_MUST_USE tg_status tg_checkpoint_add_file(tg_checkpoint *c, const char *path, const char *part,
+                                             const tg_opened_file **out, tg_err *e);
+/* Sorts the names of c->tensors; a name that is there twice is an error. */
+TG_MUST_USE tg_status tg_checkpoint_index_tensors(tg_checkpoint *c, tg_err *e);
+/* "dir/name" in the checkpoint's arena; NULL when memory is refused. */
+const char *tg_checkpoint_join(tg_checkpoint *c, const char *dir, const char *name);
+
+TG_MUST_USE tg_status tg_checkpoint_load_shards(tg_checkpoint *c, const char *path, tg_err *e);
+TG_MUST_USE tg_status tg_checkpoint_load_folder(tg_checkpoint *c, const char *path, tg_err *e);
+
+#endif
