@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * attend.c - attention over pages: how queries and key blocks are dealt to threads.
+ *
+ * The contract (kernel.h 12) fixes the arithmetic of a block and of merging blocks in ascending order;
+ * this file only decides who computes what. Two ways, with the same bits:
+ *
+ *  few tokens   (decode, verification) items are (row, KV head, block): threads share the blocks of a long
+ *               context, leave (m, l, o) of each in `partial`, meet, and merge head by head.
+ *  many tokens  (prompts) items are (run of tokens of one row, KV head): a thread walks all blocks of an
+ *               item and merges as it goes.
+ *
+ * Queries that share a KV head are given to the kernel together, so that a page is read once. */
+#include "device/step.h"
+
+#include <math.h>
+
+/* Queries of consecutive tokens of one row that share a KV head: n_heads of its query heads (all of them,
+ * unless they are more than the kernel takes) times n_tokens. */
+typedef struct query_set {
+    int32_t n, first_token, n_tokens, kv_head, first_head, n_heads;
+    const float *q[TG_ATTEND_MAX_QUERIES];
+    int32_t begin[TG_ATTEND_MAX_QUERIES], end[TG_ATTEND_MAX_QUERIES];  /* visible positions */
+    int32_t first[TG_ATTEND_MAX_QUERIES], last[TG_ATTEND_MAX_QUERIES]; /* of one block */
+    float m[TG_ATTEND_MAX_QUERIES], l[TG_ATTEND_MAX_QUERIES];
+    int32_t first_block, end_block; /* blocks that any of them sees */
+} query_set;
+
+static int32_t first_visible(const tg_attrs *a, int32_t position)
+{
+    return a->window > 0 ? TG_MAX(position - a->window + 1, 0) : 0;
+}
+
+/* Parts that the query heads of one KV head are cut into. */
+static int32_t n_parts(const tg_attrs *a)
+{
+    return (int32_t)tg_div_up(a->n_heads / a->n_kv_heads, TG_ATTEND_MAX_QUERIES);
+}
+
+static int32_t n_head_sets(const tg_attrs *a)
+{
+    return a->n_kv_heads * n_parts(a);
+}
+
+static int32_t token_of(const query_set *z, int32_t i)
+{
+    return z->first_token + i / z->n_heads;
+}
+
+static int32_t head_of(const query_set *z, int32_t i)
+{
+    return z->first_head + i % z->n_heads;
+}
+
+static void make_set(query_set *z, const tg_step *s, const tg_instr *x, int32_t first_token,
+                     int32_t n_tokens, int32_t head_set)
+{
+    const tg_attrs *a = &x->attrs;
+    int64_t stride;
+    const float *q = tg_step_value(s, x->in[0], &stride);
+    int32_t group = a->n_heads / a->n_kv_heads;
+    int32_t skipped = head_set % n_parts(a) * TG_ATTEND_MAX_QUERIES;
+    z->kv_head = head_set / n_parts(a);
+    z->first_head = z->kv_head * group + skipped;
+    z->n_heads = TG_MIN(group - skipped, TG_ATTEND_MAX_QUERIES);
+    z->n = n_tokens * z->n_heads;
+    z->first_token = first_token;
+    z->n_tokens = n_tokens;
+    for (int32_t i = 0; i < z->n; i++) {
+        int32_t t = token_of(z, i);
+        z->q[i] = q + t * stride + (int64_t)head_of(z, i) * a->head_dim;
+        z->begin[i] = first_visible(a, s->positions[t]);
+        z->end[i] = s->positions[t] + 1;
+    }
+    z->first_block = z->begin[0] / TG_PAGE_TOKENS;
+    z->end_block = (z->end[z->n - 1] - 1) / TG_PAGE_TOKENS + 1;
+}
+
+/* (m, l, o) of every query of the set for one block; o [n][head_dim]. */
+static void attend_block(query_set *z, const tg_step *s, const tg_instr *x, int32_t layer,
+                         int32_t block, int32_t thread, float *o)
+{
+    int32_t base = block * TG_PAGE_TOKENS;
+    for (int32_t i = 0; i < z->n; i++) {
+        z->first[i] = TG_MAX(z->begin[i] - base, 0);
+        z->last[i] = TG_MIN(z->end[i] - base, TG_PAGE_TOKENS) - 1;
+    }
+    int32_t row = s->token_rows[z->first_token];
+    int32_t page = tg_step_page_id(s, s->program->layers[layer].kv_group, row, block);
+    char *v, *k = tg_step_page(s, layer, page, z->kv_head, &v);
+    tg_attend a = {
+        .k = k,
+        .v = v,
+        .head_dim = x->attrs.head_dim,
+        .n_queries = z->n,
+        .q = z->q,
+        .first = z->first,
+        .last = z->last,
+        .scale = x->attrs.scale,
+        .m = z->m,
+        .l = z->l,
+        .o = o,
+        .scratch = s->privates[thread].attend,
+    };
+    s->kernels->attend[s->program->kv_type](&a);
+}
+
+static float *output_of(const query_set *z, const tg_step *s, const tg_instr *x, int32_t i)
+{
+    int64_t stride;
+    float *y = tg_step_value(s, x->out, &stride);
+    return y + token_of(z, i) * stride + (int64_t)head_of(z, i) * x->attrs.head_dim;
+}
+
+/* ---- many tokens */
+
+static void walk_blocks(query_set *z, const tg_step *s, const tg_instr *x, int32_t layer,
+                        int32_t thread)
+{
+    int32_t n = x->attrs.head_dim;
+    float *o = s->privates[thread].block, *O = s->privates[thread].running;
+    float M[TG_ATTEND_MAX_QUERIES], L[TG_ATTEND_MAX_QUERIES];
+    for (int32_t i = 0; i < z->n; i++) {
+        M[i] = -INFINITY;
+        L[i] = 0;
+    }
+    for (int32_t b = z->first_block; b < z->end_block; b++) {
+        attend_block(z, s, x, layer, b, thread, o);
+        for (int32_t i = 0; i < z->n; i++)
+            s->kernels->attend_merge(&M[i], &L[i], O + i * n, z->m[i], z->l[i], o + i * n, n);
+    }
+    for (int32_t i = 0; i < z->n; i++)
+        s->kernels->attend_finish(output_of(z, s, x, i), O + i * n, L[i], n);
+}
+
+/* Tokens of one query set: as many as fit the kernel. */
+static int32_t tokens_per_set(const tg_attrs *a)
+{
+    return TG_MAX(TG_ATTEND_MAX_QUERIES / (a->n_heads / a->n_kv_heads), 1);
+}
+
+static void attend_many(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    int32_t per_set = tokens_per_set(&x->attrs);
+    int64_t item = 0;
+    for (int32_t row = 0; row < s->counts.n_rows; row++) {
+        int32_t begin = s->row_tokens[row], end = s->row_tokens[row + 1];
+        for (int32_t t = begin; t < end; t += per_set)
+            for (int32_t h = 0; h < n_head_sets(&x->attrs); h++, item++) {
+                /* Later tokens see more keys: dealing in turn evens that out. */
+                if (item % s->n_threads != thread) continue;
+                query_set z;
+                make_set(&z, s, x, t, TG_MIN(per_set, end - t), h);
+                walk_blocks(&z, s, x, layer, thread);
+            }
+    }
+}
+
+/* ---- few tokens */
+
+/* (m, l, o [head_dim]) of a token, query head and block. */
+static float *partial_of(const tg_step *s, const tg_instr *x, int32_t token, int32_t head,
+                         int32_t block)
+{
+    const tg_attrs *a = &x->attrs;
+    int64_t i = ((int64_t)token * a->n_heads + head) * s->plan->bucket.pages + block;
+    return s->shared.partial + i * (a->head_dim + 2);
+}
+
+static void keep_partials(const query_set *z, const tg_step *s, const tg_instr *x, int32_t block,
+                          const float *o)
+{
+    int32_t n = x->attrs.head_dim;
+    for (int32_t i = 0; i < z->n; i++) {
+        float *p = partial_of(s, x, token_of(z, i), head_of(z, i), block);
+        p[0] = z->m[i];
+        p[1] = z->l[i];
+        for (int32_t d = 0; d < n; d++)
+            p[2 + d] = o[i * n + d];
+    }
+}
+
+/* Blocks that the tokens of a row see, as [*first, *end). */
+static void find_row_blocks(const tg_step *s, const tg_attrs *a, int32_t row, int32_t *first,
+                            int32_t *end)
+{
+    int32_t t = s->row_tokens[row], n = s->row_tokens[row + 1] - t;
+    *first = first_visible(a, s->positions[t]) / TG_PAGE_TOKENS;
+    *end = s->positions[t + n - 1] / TG_PAGE_TOKENS + 1;
+}
+
+/* The items [begin, end) of a row's (head set, block) pairs. */
+static void attend_row_items(tg_step *s, const tg_instr *x, int32_t layer, int32_t row,
+                             int64_t begin, int64_t end, int32_t thread)
+{
+    int32_t first, last, t = s->row_tokens[row], n_tokens = s->row_tokens[row + 1] - t;
+    int32_t fit = tokens_per_set(&x->attrs);
+    find_row_blocks(s, &x->attrs, row, &first, &last);
+    for (int64_t i = begin; i < end; i++) {
+        int32_t set = (int32_t)(i / (last - first)), block = first + (int32_t)(i % (last - first));
+        for (int32_t j = 0; j < n_tokens; j += fit) {
+            query_set z;
+            make_set(&z, s, x, t + j, TG_MIN(fit, n_tokens - j), set);
+            attend_block(&z, s, x, layer, block, thread, s->privates[thread].block);
+            keep_partials(&z, s, x, block, s->privates[thread].block);
+        }
+    }
+}
+
+static void merge_partials(tg_step *s, const tg_instr *x, int32_t thread)
+{
+    const tg_attrs *a = &x->attrs;
+    int64_t begin, end, stride;
+    float *y = tg_step_value(s, x->out, &stride);
+    tg_step_share(s, thread, (int64_t)s->counts.n_tokens * a->n_heads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        int32_t t = (int32_t)(i / a->n_heads), h = (int32_t)(i % a->n_heads);
+        int32_t block = first_visible(a, s->positions[t]) / TG_PAGE_TOKENS;
+        float *O = s->privates[thread].running, M = -INFINITY, L = 0;
+        for (; block <= s->positions[t] / TG_PAGE_TOKENS; block++) {
+            const float *p = partial_of(s, x, t, h, block);
+            s->kernels->attend_merge(&M, &L, O, p[0], p[1], p + 2, a->head_dim);
+        }
+        s->kernels->attend_finish(y + t * stride + (int64_t)h * a->head_dim, O, L, a->head_dim);
+    }
+}
+
+static void attend_few(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    int64_t begin, end, n_all = 0, before = 0;
+    int32_t first, last;
+    for (int32_t row = 0; row < s->counts.n_rows; row++) {
+        find_row_blocks(s, &x->attrs, row, &first, &last);
+        n_all += (int64_t)(last - first) * n_head_sets(&x->attrs);
+    }
+    tg_step_share(s, thread, n_all, &begin, &end);
+    for (int32_t row = 0; row < s->counts.n_rows; row++) {
+        find_row_blocks(s, &x->attrs, row, &first, &last);
+        int64_t n = (int64_t)(last - first) * n_head_sets(&x->attrs);
+        attend_row_items(s, x, layer, row, TG_MAX(begin - before, 0), TG_MIN(end - before, n),
+                         thread);
+        before += n;
+    }
+    tg_team_barrier(s->team, thread);
+    merge_partials(s, x, thread);
+}
+
+void tg_step_attention(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    if (s->counts.n_tokens <= TG_STEP_FEW_TOKENS)
+        attend_few(s, x, layer, thread);
+    else
+        attend_many(s, x, layer, thread);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cpu_device.c - opening, loading and submitting; what a step does is in step.c and attend.c. */
+#include "device/cpu_device.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "device/step.h"
+
+#include <string.h>
+
+struct tg_dbuf {
+    tg_dbuf *next;
+    char *memory; /* reserved, committed when touched */
+    size_t n_bytes;
+};
+
+struct tg_exe {
+    tg_exe *next;
+    tg_device *device;
+    const tg_program *program;
+    const tg_plan *plan;
+    tg_step_weight *weights; /* [n_layers][TG_W_COUNT]; owned by the first exe of its program */
+    bool owns_weights;
+    tg_io io;
+};
+
+/* A reserved piece of the device's own memory. */
+typedef struct piece {
+    void *memory;
+    size_t n_bytes;
+} piece;
+
+enum { PIECE_ARENA, PIECE_A8, PIECE_NORMED, PIECE_PAIR, PIECE_PARTIAL, PIECE_COUNT };
+
+struct tg_device {
+    tg_team *team;
+    tg_cpu_tier tier;
+    tg_kernels kernels;
+    tg_exe *exes;
+    tg_dbuf *buffers;
+    tg_step_sizes sizes;
+    bool is_wide; /* some plan wants two activation planes */
+    piece pieces[PIECE_COUNT];
+    piece privates_memory;
+    tg_step_private *privates; /* [n_threads] */
+    tg_step step;              /* the running or last one */
+};
+
+static void free_piece(piece *p)
+{
+    tg_mem_unreserve(p->memory, p->n_bytes);
+    *p = (piece){0};
+}
+
+/* Makes the piece at least n bytes; what it held is lost. */
+static bool grow_piece(piece *p, size_t n)
+{
+    if (p->n_bytes >= n && p->memory) return true;
+    free_piece(p);
+    p->memory = tg_mem_reserve(n);
+    p->n_bytes = p->memory ? n : 0;
+    return p->memory != NULL;
+}
+
+/* Which tier first brought the function that is now in the table, for the record. */
+static void note_dispatch(const tg_device *d)
+{
+    if (!tg_log_is_on("dispatch")) return;
+    for (int32_t l = 0; l < TG_LAYOUT_COUNT; l++) {
+        int32_t t = 0;
+        for (; t < (int32_t)d->tier; t++) {
+            tg_kernels k = {0};
+            tg_kernels_fill(&k, (tg_cpu_tier)t);
+            if (k.matmul[l] == d->kernels.matmul[l]) break;
+        }
+        tg_log_note("dispatch", "matmul %s: %s%s", tg_layout_rows[l].name,
+                    tg_cpu_tier_name((tg_cpu_tier)t),
+                    t < (int32_t)d->tier ? " (no faster kernel in this tier)" : "");
+    }
+}
+
+static tg_status parse_threads(int32_t *out, int32_t asked, tg_err *e)
+{
+    const char *text = asked == 0 ? tg_env_get(TG_ENV_THREADS) : NULL;
+    int64_t n = asked;
+    if (text && (!tg_parse_i64(text, &n) || n < 1 || n > TG_MAX_CPUS))
+        return tg_fail(e, TG_E_ARGUMENT, "TG_THREADS is '%s'; it must be a number from 1 to %d",
+                       text, TG_MAX_CPUS);
+    *out = n > 0 ? (int32_t)n : TG_MIN(tg_cpus_find(NULL, 0), TG_MAX_CPUS);
+    return TG_OK;
+}
+
+static void cpu_close(tg_device *d);
+
+static tg_status cpu_open(tg_device **out, const void *options, tg_err *e)
+{
+    static const tg_cpu_options defaults;
+    const tg_cpu_options *o = options ? options : &defaults;
+    int32_t n_threads = 1;
+    *out = NULL;
+    TG_TRY(parse_threads(&n_threads, o->n_threads, e));
+    tg_device *d = TG_NEW(tg_device);
+    if (!d) return tg_fail_nomem(e, sizeof *d, "the device");
+    d->privates = TG_NEW_ARRAY(tg_step_private, n_threads);
+    tg_status s = d->privates ? TG_OK : tg_fail_nomem(e, (size_t)n_threads, "thread state");
+    if (s == TG_OK) s = tg_cpu_choose(&d->tier, o->tier, e);
+    if (s == TG_OK) s = tg_team_new(&d->team, n_threads, e);
+    if (s != TG_OK) {
+        cpu_close(d);
+        return s;
+    }
+    tg_kernels_fill(&d->kernels, d->tier);
+    note_dispatch(d);
+    *out = d;
+    return TG_OK;
+}
+
+static void cpu_close(tg_device *d)
+{
+    if (!d) return;
+    tg_team_free(d->team);
+    while (d->exes) {
+        tg_exe *x = d->exes;
+        d->exes = x->next;
+        if (x->owns_weights) tg_mem_free(x->weights);
+        tg_mem_free(x);
+    }
+    while (d->buffers) {
+        tg_dbuf *b = d->buffers;
+        d->buffers = b->next;
+        tg_mem_unreserve(b->memory, b->n_bytes);
+        tg_mem_free(b);
+    }
+    for (int32_t i = 0; i < PIECE_COUNT; i++)
+        free_piece(&d->pieces[i]);
+    free_piece(&d->privates_memory);
+    tg_mem_free(d->privates);
+    tg_mem_free(d);
+}
+
+static size_t carve(size_t *at, size_t n)
+{
+    size_t here = *at;
+    *at += tg_align_up(n, 128); /* threads never share a line, nor the line beside it */
+    return here;
+}
+
+/* Lays every thread's private memory into one reservation; with memory NULL only measures. */
+static size_t place_privates(tg_device *d, char *memory)
+{
+    const tg_step_sizes *z = &d->sizes;
+    size_t few = TG_STEP_FEW_TOKENS, at = 0;
+    size_t block = (size_t)TG_ATTEND_MAX_QUERIES * (size_t)z->head_dim * sizeof(float);
+    for (int32_t i = 0; i < tg_team_n_threads(d->team); i++) {
+        size_t matmul = carve(&at, TG_MATMUL_SCRATCH_BYTES);
+        size_t attend = carve(&at, TG_ATTEND_SCRATCH_BYTES);
+        size_t sample = carve(&at, tg_sample_scratch_bytes(z->n_vocab));
+        size_t a8 = carve(&at, tg_a8_bytes((int64_t)few, z->cols, d->is_wide));
+        size_t normed = carve(&at, few * (size_t)z->cols * sizeof(float));
+        size_t one = carve(&at, block), running = carve(&at, block);
+        if (!memory) continue;
+        d->privates[i] = (tg_step_private){
+            .matmul = memory + matmul,
+            .attend = memory + attend,
+            .sample = memory + sample,
+            .a8_memory = memory + a8,
+            .normed = (float *)(void *)(memory + normed),
+            .block = (float *)(void *)(memory + one),
+            .running = (float *)(void *)(memory + running),
+        };
+    }
+    return at;
+}
+
+static tg_status grow_memory(tg_device *d, tg_err *e)
+{
+    const tg_step_sizes *z = &d->sizes;
+    size_t rows = (size_t)z->tokens, cols = (size_t)z->cols, f = sizeof(float);
+    size_t n[PIECE_COUNT] = {
+        [PIECE_ARENA] = (size_t)z->arena_bytes,
+        [PIECE_A8] = tg_a8_bytes(z->tokens, z->cols, d->is_wide),
+        [PIECE_NORMED] = rows * cols * f,
+        [PIECE_PAIR] = (size_t)z->pair_floats * f,
+        [PIECE_PARTIAL] = (size_t)z->partial_floats * f,
+    };
+    for (int32_t i = 0; i < PIECE_COUNT; i++)
+        if (!grow_piece(&d->pieces[i], n[i])) return tg_fail_nomem(e, n[i], "step memory");
+    size_t bytes = place_privates(d, NULL);
+    if (!grow_piece(&d->privates_memory, bytes))
+        return tg_fail_nomem(e, bytes, "the threads' memory");
+    place_privates(d, d->privates_memory.memory);
+    return TG_OK;
+}
+
+/* Resolves every weight of a program once; exes of one program share the table. */
+static tg_status resolve_weights(tg_exe *x, const void *weights, tg_err *e)
+{
+    const tg_program *p = x->program;
+    for (const tg_exe *o = x->device->exes; o; o = o->next)
+        if (o->program == p) {
+            x->weights = o->weights;
+            return TG_OK;
+        }
+    int32_t n_layers = TG_MAX(p->n_layers, 1);
+    x->weights = TG_NEW_ARRAY(tg_step_weight, (int64_t)n_layers * TG_W_COUNT);
+    if (!x->weights) return tg_fail_nomem(e, (size_t)n_layers * TG_W_COUNT, "the weight table");
+    x->owns_weights = true;
+    for (int32_t i = 0; i < p->n_weights; i++) {
+        const tg_weight_entry *w = &p->weights[i];
+        x->weights[(int64_t)w->layer * TG_W_COUNT + w->role] =
+            (tg_step_weight){w, (const uint8_t *)weights + w->offset};
+    }
+    return TG_OK;
+}
+
+static tg_status cpu_load(tg_exe **out, tg_device *d, const tg_program *p, const tg_plan *plan,
+                          const void *weights, tg_err *e)
+{
+    *out = NULL;
+    tg_exe *x = TG_NEW(tg_exe);
+    if (!x) return tg_fail_nomem(e, sizeof *x, "a loaded plan");
+    x->device = d;
+    x->program = p;
+    x->plan = plan;
+    tg_io_find(&x->io, p, plan);
+    d->is_wide |= p->activations == TG_ACTIVATIONS_INT16;
+    tg_step_measure(&d->sizes, p, plan);
+    tg_status s = grow_memory(d, e);
+    if (s == TG_OK) s = resolve_weights(x, weights, e);
+    if (s != TG_OK) {
+        tg_mem_free(x);
+        return s;
+    }
+    x->next = d->exes;
+    d->exes = x;
+    *out = x;
+    return TG_OK;
+}
+
+static tg_status cpu_buffer(tg_dbuf **out, tg_device *d, size_t n, tg_err *e)
+{
+    tg_dbuf *b = TG_NEW(tg_dbuf);
+    *out = NULL;
+    if (b) b->memory = tg_mem_reserve(n);
+    if (!b || !b->memory) {
+        tg_mem_free(b);
+        return tg_fail_nomem(e, n, "a device buffer");
+    }
+    b->n_bytes = n;
+    b->next = d->buffers;
+    d->buffers = b;
+    *out = b;
+    return TG_OK;
+}
+
+static tg_status check_range(const tg_dbuf *b, size_t at, size_t n, tg_err *e)
+{
+    if (at <= b->n_bytes && n <= b->n_bytes - at) return TG_OK;
+    return tg_fail(e, TG_E_ARGUMENT, "bytes %zu to %zu are outside a device buffer of %zu", at,
+                   at + n, b->n_bytes);
+}
+
+static tg_status cpu_write(tg_dbuf *b, size_t at, const void *src, size_t n, tg_err *e)
+{
+    TG_TRY(check_range(b, at, n, e));
+    if (n) memcpy(b->memory + at, src, n);
+    return TG_OK;
+}
+
+static tg_status cpu_read(const tg_dbuf *b, size_t at, void *dst, size_t n, tg_err *e)
+{
+    TG_TRY(check_range(b, at, n, e));
+    if (n) memcpy(dst, b->memory + at, n);
+    return TG_OK;
+}
+
+static void run_thread(void *arg, int32_t thread)
+{
+    tg_step_run(arg, thread);
+}
+
+static const int32_t *in_array(const tg_step *s, size_t at)
+{
+    return (const int32_t *)(const void *)(s->in + at);
+}
+
+/* Steps run at once: threads are this device's queue. */
+static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_err *e)
+{
+    tg_device *d = x->device;
+    tg_step *s = &d->step;
+    if (n_args != TG_ARG_KV + x->program->n_kv_groups)
+        return tg_fail(e, TG_E_ARGUMENT, "a step takes %d buffers and got %d",
+                       TG_ARG_KV + x->program->n_kv_groups, n_args);
+    TG_TRY(check_range(args[TG_ARG_IN], 0, x->io.in_bytes, e));
+    TG_TRY(check_range(args[TG_ARG_OUT], 0, x->io.out_bytes, e));
+    *s = (tg_step){
+        .program = x->program,
+        .plan = x->plan,
+        .weights = x->weights,
+        .kernels = &d->kernels,
+        .team = d->team,
+        .n_threads = tg_team_n_threads(d->team),
+        .io = x->io,
+        .in = args[TG_ARG_IN]->memory,
+        .out = args[TG_ARG_OUT]->memory,
+        .privates = d->privates,
+    };
+    s->shared = (tg_step_shared){
+        .arena = d->pieces[PIECE_ARENA].memory,
+        .a8_memory = d->pieces[PIECE_A8].memory,
+        .normed = d->pieces[PIECE_NORMED].memory,
+        .pair = d->pieces[PIECE_PAIR].memory,
+        .partial = d->pieces[PIECE_PARTIAL].memory,
+    };
+    for (int32_t g = 0; g < x->program->n_kv_groups; g++)
+        s->pools[g] = args[TG_ARG_KV + g]->memory;
+    memcpy(&s->counts, s->in, sizeof s->counts);
+    s->tokens = in_array(s, s->io.tokens);
+    s->positions = in_array(s, s->io.positions);
+    s->token_rows = in_array(s, s->io.token_rows);
+    s->row_tokens = in_array(s, s->io.row_tokens);
+    s->out_tokens = in_array(s, s->io.out_tokens);
+    tg_team_run(d->team, run_thread, s);
+    return TG_OK;
+}
+
+static tg_status cpu_wait(tg_device *d, tg_err *e)
+{
+    (void)d;
+    (void)e;
+    return TG_OK;
+}
+
+const tg_device_ops tg_cpu_device_ops = {
+    .struct_size = sizeof(tg_device_ops),
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .load = cpu_load,
+    .buffer = cpu_buffer,
+    .write = cpu_write,
+    .read = cpu_read,
+    .submit = cpu_submit,
+    .wait = cpu_wait,
+};
+
+tg_cpu_info tg_cpu_device_get_info(const tg_device *d)
+{
+    return (tg_cpu_info){tg_team_n_threads(d->team), tg_cpu_tier_name(d->tier)};
+}

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * step.c - the instructions of a plan, all but attention (attend.c). */
+#include "device/step.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+void tg_step_share(const tg_step *s, int32_t thread, int64_t n, int64_t *begin, int64_t *end)
+{
+    *begin = n * thread / s->n_threads;
+    *end = n * (thread + 1) / s->n_threads;
+}
+
+int32_t tg_step_n_rows(const tg_step *s, int32_t value)
+{
+    return s->plan->values[value].dim == TG_DIM_T ? s->counts.n_tokens : s->counts.n_outs;
+}
+
+float *tg_step_value(const tg_step *s, int32_t value, int64_t *stride)
+{
+    const tg_plan_value *v = &s->plan->values[value];
+    *stride = v->width;
+    if (v->offset == TG_IO_LOGITS) {
+        *stride = (int64_t)s->io.logits_stride;
+        return (float *)(void *)(s->out + s->io.logits);
+    }
+    TG_ASSERT(v->offset >= 0);
+    return (float *)(void *)(s->shared.arena + v->offset);
+}
+
+int32_t tg_step_page_id(const tg_step *s, int32_t group, int32_t row, int32_t page)
+{
+    const tg_bucket *b = &s->plan->bucket;
+    const int32_t *tables = (const int32_t *)(const void *)(s->in + s->io.page_tables);
+    return tables[((int64_t)group * b->rows + row) * b->pages + page];
+}
+
+char *tg_step_page(const tg_step *s, int32_t layer, int32_t page_id, int32_t kv_head, char **v)
+{
+    const tg_layer *l = &s->program->layers[layer];
+    const tg_kv_group *g = &s->program->kv_groups[l->kv_group];
+    int64_t head_bytes = g->page_bytes / ((int64_t)g->n_layers * g->n_kv_heads);
+    char *k = s->pools[l->kv_group] + page_id * g->page_bytes +
+              ((int64_t)l->kv_index * g->n_kv_heads + kv_head) * head_bytes;
+    *v = k + head_bytes / 2;
+    return k;
+}
+
+static const tg_step_weight *get_weight(const tg_step *s, int32_t role, int32_t layer)
+{
+    int32_t l = tg_weight_role_is_per_layer((tg_weight_role)role) ? layer : 0;
+    return &s->weights[(int64_t)l * TG_W_COUNT + role];
+}
+
+/* A plain vector, NULL when the slot is empty. */
+static const float *get_vector(const tg_step *s, const tg_instr *x, int32_t slot, int32_t layer)
+{
+    int32_t role = x->weights[slot];
+    if (role == TG_NONE) return NULL;
+    return (const float *)(const void *)get_weight(s, role, layer)->data;
+}
+
+/* ---- inputs of matrices */
+
+/* A matrix's input in the two forms that layouts want. */
+typedef struct input {
+    const float *x; /* [T][stride], normed where the instruction says so */
+    int64_t stride;
+    const tg_a8 *a8;
+    int32_t n_rows, n_cols;
+} input;
+
+typedef struct norm {
+    const float *w; /* NULL: none */
+    float eps;
+} norm;
+
+static void prepare_rows(const tg_step *s, const input *in, const norm *n, float *normed,
+                         const tg_a8 *a8, int64_t begin, int64_t end)
+{
+    for (int64_t t = begin; t < end; t++) {
+        const float *row = in->x + t * in->stride;
+        if (n->w) {
+            s->kernels->rms_norm(normed + t * in->n_cols, row, n->w, in->n_cols, n->eps);
+            row = normed + t * in->n_cols;
+        }
+        if (!a8) continue;
+        tg_a8 to = tg_a8_from(a8, t);
+        s->kernels->quantize(&to, row, in->n_cols);
+    }
+}
+
+/* Norms and quantizes value `id` for an instruction. needs_a8: some weight is quantized. On return the input
+ * can be read by this thread. */
+static input prepare(tg_step *s, int32_t id, norm n, bool needs_a8, int32_t thread)
+{
+    tg_step_private *mine = &s->privates[thread];
+    input in = {.n_rows = tg_step_n_rows(s, id), .n_cols = s->plan->values[id].width};
+    in.x = tg_step_value(s, id, &in.stride);
+    if (!n.w && !needs_a8) return in;
+
+    bool is_few = in.n_rows <= TG_STEP_FEW_TOKENS;
+    float *normed = is_few ? mine->normed : s->shared.normed;
+    /* The memory serves inputs of every width: each thread lays it out for this one, all alike. */
+    tg_a8_place(&mine->a8, is_few ? mine->a8_memory : s->shared.a8_memory, TG_MAX(in.n_rows, 1),
+                in.n_cols, s->program->activations == TG_ACTIVATIONS_INT16);
+
+    int64_t begin = 0, end = in.n_rows;
+    if (!is_few) tg_step_share(s, thread, in.n_rows, &begin, &end);
+    prepare_rows(s, &in, &n, normed, needs_a8 ? &mine->a8 : NULL, begin, end);
+    if (n.w) {
+        in.x = normed;
+        in.stride = in.n_cols;
+    }
+    in.a8 = &mine->a8;
+    if (!is_few) tg_team_barrier(s->team, thread);
+    return in;
+}
+
+static bool is_quantized(const tg_step *s, int32_t role, int32_t layer)
+{
+    const tg_step_weight *w = get_weight(s, role, layer);
+    return w->entry && tg_layout_rows[w->entry->layout].is_quantized;
+}
+
+/* y = W x for the tiles [begin, end) of a matrix. */
+typedef struct product {
+    int32_t role;
+    const float *bias;
+    float *y;
+    int64_t y_stride;
+    bool is_add;
+} product;
+
+static int64_t n_tiles_of(const tg_step *s, int32_t role, int32_t layer)
+{
+    return tg_div_up(get_weight(s, role, layer)->entry->rows, TG_TILE_ROWS);
+}
+
+static void multiply(tg_step *s, const input *in, const product *p, int32_t layer, int32_t thread,
+                     int64_t begin, int64_t end)
+{
+    const tg_step_weight *w = get_weight(s, p->role, layer);
+    if (begin >= end || in->n_rows == 0) return;
+    int64_t first_row = begin * TG_TILE_ROWS;
+    int64_t n_rows = TG_MIN(end * TG_TILE_ROWS, w->entry->rows) - first_row;
+    tg_matmul m = {
+        .w = w->data + begin * w->entry->tile_stride,
+        .tile_stride = (size_t)w->entry->tile_stride,
+        .n_tiles = (int32_t)(end - begin),
+        .n_rows = (int32_t)n_rows,
+        .n_cols = (int32_t)w->entry->cols,
+        .n_tokens = in->n_rows,
+        .a8 = in->a8,
+        .x = in->x,
+        .x_stride = in->stride,
+        .bias = p->bias ? p->bias + first_row : NULL,
+        .y = p->y + first_row,
+        .y_stride = p->y_stride,
+        .is_add = p->is_add,
+        .scratch = s->privates[thread].matmul,
+    };
+    s->kernels->matmul[w->entry->layout](&m);
+}
+
+/* ---- handlers */
+
+static void run_embed(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    const tg_step_weight *w = get_weight(s, x->weights[0], layer);
+    int64_t begin, end, stride;
+    float *y = tg_step_value(s, x->out, &stride);
+    tg_step_share(s, thread, s->counts.n_tokens, &begin, &end);
+    for (int64_t t = begin; t < end; t++) {
+        int32_t id = s->tokens[t];
+        tg_embed embed = {
+            .w = w->data + id / TG_TILE_ROWS * w->entry->tile_stride,
+            .lane = id % TG_TILE_ROWS,
+            .n_cols = (int32_t)w->entry->cols,
+            .mul = x->attrs.scale,
+            .y = y + t * stride,
+        };
+        s->kernels->embed[w->entry->layout](&embed);
+    }
+}
+
+static void run_rms_norm(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    const float *w = get_vector(s, x, 0, layer);
+    int64_t begin, end, in_stride, out_stride;
+    const float *in = tg_step_value(s, x->in[0], &in_stride);
+    float *out = tg_step_value(s, x->out, &out_stride);
+    int32_t width = s->plan->values[x->out].width;
+    int32_t n = x->attrs.head_dim > 0 ? x->attrs.head_dim : width;
+    tg_step_share(s, thread, tg_step_n_rows(s, x->out), &begin, &end);
+    for (int64_t t = begin; t < end; t++)
+        for (int32_t at = 0; at < width; at += n)
+            s->kernels->rms_norm(out + t * out_stride + at, in + t * in_stride + at, w, n,
+                                 x->attrs.eps);
+}
+
+static void run_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    int32_t role = x->weights[TG_SLOT_W];
+    norm n = {get_vector(s, x, TG_SLOT_NORM, layer), x->attrs.eps};
+    input in = prepare(s, x->in[0], n, is_quantized(s, role, layer), thread);
+    product p = {.role = role, .bias = get_vector(s, x, TG_SLOT_BIAS, layer)};
+    int64_t begin, end;
+    p.y = tg_step_value(s, x->out, &p.y_stride);
+    tg_step_share(s, thread, n_tiles_of(s, role, layer), &begin, &end);
+    multiply(s, &in, &p, layer, thread, begin, end);
+}
+
+static void run_matmul_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    int32_t role = x->weights[TG_SLOT_W];
+    input in = prepare(s, x->in[1], (norm){0}, is_quantized(s, role, layer), thread);
+    product p = {.role = role, .bias = get_vector(s, x, TG_SLOT_BIAS, layer), .is_add = true};
+    int64_t begin, end, stride;
+    p.y = tg_step_value(s, x->out, &p.y_stride);
+    TG_ASSERT(p.y == tg_step_value(s, x->in[0], &stride)); /* the plan made it in place */
+    tg_step_share(s, thread, n_tiles_of(s, role, layer), &begin, &end);
+    multiply(s, &in, &p, layer, thread, begin, end);
+}
+
+static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    int32_t gate = x->weights[TG_SLOT_GLU_GATE], up = x->weights[TG_SLOT_GLU_UP];
+    norm n = {get_vector(s, x, TG_SLOT_GLU_NORM, layer), x->attrs.eps};
+    bool needs_a8 = is_quantized(s, gate, layer) || is_quantized(s, up, layer);
+    input in = prepare(s, x->in[0], n, needs_a8, thread);
+    int32_t width = s->plan->values[x->out].width;
+    product g = {.role = gate, .bias = get_vector(s, x, TG_SLOT_GLU_GATE_BIAS, layer)};
+    product u = {.role = up, .bias = get_vector(s, x, TG_SLOT_GLU_UP_BIAS, layer)};
+    g.y = tg_step_value(s, x->out, &g.y_stride);
+    u.y = s->shared.pair;
+    u.y_stride = width;
+
+    /* A thread's rows of gate and up are the same: what it multiplies it also combines. */
+    int64_t begin, end;
+    tg_step_share(s, thread, n_tiles_of(s, gate, layer), &begin, &end);
+    multiply(s, &in, &g, layer, thread, begin, end);
+    multiply(s, &in, &u, layer, thread, begin, end);
+    int64_t at = begin * TG_TILE_ROWS, n_cols = TG_MIN(end * TG_TILE_ROWS, width) - at;
+    for (int64_t t = 0; t < in.n_rows && n_cols > 0; t++) {
+        float *y = g.y + t * g.y_stride + at;
+        s->kernels->glu[x->attrs.act](y, y, u.y + t * u.y_stride + at, (int32_t)n_cols);
+    }
+}
+
+static const float *rope_row(const tg_step *s, const tg_instr *x, int32_t slot, int32_t position)
+{
+    const float *table = get_vector(s, x, slot, 0);
+    return table ? table + (int64_t)position * x->attrs.rotary_dim : NULL;
+}
+
+/* Norm and rotation of one head in place. */
+static void finish_head(const tg_step *s, float *head, const float *w, const tg_attrs *a,
+                        const float *rope)
+{
+    if (w) s->kernels->rms_norm(head, head, w, a->head_dim, a->eps);
+    if (rope) s->kernels->rope(head, rope, rope + a->rotary_dim / 2, a->rotary_dim);
+}
+
+static void store_kv(tg_step *s, int32_t layer, int32_t token, int32_t kv_head, const float *key,
+                     const float *value, int32_t head_dim)
+{
+    int32_t position = s->positions[token];
+    int32_t group = s->program->layers[layer].kv_group;
+    int32_t page = tg_step_page_id(s, group, s->token_rows[token], position / TG_PAGE_TOKENS);
+    char *v, *k = tg_step_page(s, layer, page, kv_head, &v);
+    s->kernels->kv_store[s->program->kv_type](k, v, position % TG_PAGE_TOKENS, key, value,
+                                              head_dim);
+}
+
+/* The tiles of q, k and v, one after the other, are dealt as one list. */
+static void multiply_qkv(tg_step *s, const input *in, const product p[3], int32_t layer,
+                         int32_t thread)
+{
+    int64_t begin, end, before = 0, n_all = 0;
+    for (int32_t i = 0; i < 3; i++)
+        n_all += n_tiles_of(s, p[i].role, layer);
+    tg_step_share(s, thread, n_all, &begin, &end);
+    for (int32_t i = 0; i < 3; i++) {
+        int64_t n = n_tiles_of(s, p[i].role, layer);
+        multiply(s, in, &p[i], layer, thread, TG_MAX(begin - before, 0), TG_MIN(end - before, n));
+        before += n;
+    }
+}
+
+static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    const tg_attrs *a = &x->attrs;
+    const int32_t *w = x->weights;
+    norm n = {get_vector(s, x, TG_SLOT_QKV_NORM, layer), a->eps};
+    bool needs_a8 = is_quantized(s, w[TG_SLOT_QKV_Q], layer) ||
+                    is_quantized(s, w[TG_SLOT_QKV_K], layer) ||
+                    is_quantized(s, w[TG_SLOT_QKV_V], layer);
+    input in = prepare(s, x->in[0], n, needs_a8, thread);
+    int64_t kv_width = (int64_t)a->n_kv_heads * a->head_dim;
+    product p[3];
+    for (int32_t i = 0; i < 3; i++)
+        p[i] = (product){.role = w[TG_SLOT_QKV_Q + i],
+                         .bias = get_vector(s, x, TG_SLOT_QKV_Q_BIAS + i, layer),
+                         .y = s->shared.pair + (i == 2 ? kv_width : 0),
+                         .y_stride = 2 * kv_width};
+    p[0].y = tg_step_value(s, x->out, &p[0].y_stride);
+    multiply_qkv(s, &in, p, layer, thread);
+    tg_team_barrier(s->team, thread); /* tiles do not end where heads do */
+
+    const float *q_norm = get_vector(s, x, TG_SLOT_QKV_Q_NORM, layer);
+    const float *k_norm = get_vector(s, x, TG_SLOT_QKV_K_NORM, layer);
+    int32_t n_heads = a->n_heads + a->n_kv_heads;
+    int64_t begin, end;
+    tg_step_share(s, thread, (int64_t)in.n_rows * n_heads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        int32_t t = (int32_t)(i / n_heads), h = (int32_t)(i % n_heads);
+        const float *rope = rope_row(s, x, TG_SLOT_QKV_ROPE, s->positions[t]);
+        if (h < a->n_heads) {
+            finish_head(s, p[0].y + t * p[0].y_stride + (int64_t)h * a->head_dim, q_norm, a, rope);
+            continue;
+        }
+        int64_t at = t * 2 * kv_width + (int64_t)(h - a->n_heads) * a->head_dim;
+        finish_head(s, p[1].y + at, k_norm, a, rope);
+        store_kv(s, layer, t, h - a->n_heads, p[1].y + at, p[2].y + at, a->head_dim);
+    }
+}
+
+static void run_rope(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    (void)layer;
+    int64_t begin, end, in_stride, out_stride;
+    const float *in = tg_step_value(s, x->in[0], &in_stride);
+    float *out = tg_step_value(s, x->out, &out_stride);
+    int32_t width = s->plan->values[x->out].width;
+    tg_step_share(s, thread, s->counts.n_tokens, &begin, &end);
+    for (int64_t t = begin; t < end; t++) {
+        float *y = out + t * out_stride;
+        if (out != in) memcpy(y, in + t * in_stride, (size_t)width * sizeof *y);
+        const float *rope = rope_row(s, x, 0, s->positions[t]);
+        for (int32_t at = 0; at < width; at += x->attrs.head_dim)
+            finish_head(s, y + at, NULL, &x->attrs, rope);
+    }
+}
+
+static void run_kv_write(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    int64_t begin, end, k_stride, v_stride;
+    const float *k = tg_step_value(s, x->in[0], &k_stride);
+    const float *v = tg_step_value(s, x->in[1], &v_stride);
+    tg_step_share(s, thread, s->counts.n_tokens, &begin, &end);
+    for (int64_t t = begin; t < end; t++)
+        for (int32_t h = 0; h < x->attrs.n_kv_heads; h++) {
+            int64_t at = (int64_t)h * x->attrs.head_dim;
+            store_kv(s, layer, (int32_t)t, h, k + t * k_stride + at, v + t * v_stride + at,
+                     x->attrs.head_dim);
+        }
+}
+
+static void run_glu(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    (void)layer;
+    int64_t begin, end, gate_stride, up_stride, out_stride;
+    const float *gate = tg_step_value(s, x->in[0], &gate_stride);
+    const float *up = tg_step_value(s, x->in[1], &up_stride);
+    float *out = tg_step_value(s, x->out, &out_stride);
+    tg_step_share(s, thread, tg_step_n_rows(s, x->out), &begin, &end);
+    for (int64_t t = begin; t < end; t++)
+        s->kernels->glu[x->attrs.act](out + t * out_stride, gate + t * gate_stride,
+                                      up + t * up_stride, s->plan->values[x->out].width);
+}
+
+static void run_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    (void)layer;
+    int64_t begin, end, x_stride, y_stride, out_stride;
+    const float *residual = tg_step_value(s, x->in[0], &x_stride);
+    const float *y = tg_step_value(s, x->in[1], &y_stride);
+    float *out = tg_step_value(s, x->out, &out_stride);
+    int32_t width = s->plan->values[x->out].width;
+    tg_step_share(s, thread, tg_step_n_rows(s, x->out), &begin, &end);
+    for (int64_t t = begin; t < end; t++) {
+        float *to = out + t * out_stride;
+        if (out != residual) memcpy(to, residual + t * x_stride, (size_t)width * sizeof *to);
+        s->kernels->add(to, y + t * y_stride, width);
+    }
+}
+
+static void run_norm_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    const float *w = get_vector(s, x, 0, layer);
+    int64_t begin, end, y_stride, out_stride, stride;
+    const float *y = tg_step_value(s, x->in[1], &y_stride);
+    float *out = tg_step_value(s, x->out, &out_stride);
+    TG_ASSERT(out == tg_step_value(s, x->in[0], &stride));
+    int32_t width = s->plan->values[x->out].width;
+    tg_step_share(s, thread, tg_step_n_rows(s, x->out), &begin, &end);
+    for (int64_t t = begin; t < end; t++) {
+        float *row = s->privates[thread].normed;
+        s->kernels->rms_norm(row, y + t * y_stride, w, width, x->attrs.eps);
+        s->kernels->add(out + t * out_stride, row, width);
+    }
+}
+
+static void run_rows(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    (void)layer;
+    int64_t begin, end, in_stride, out_stride;
+    const float *in = tg_step_value(s, x->in[0], &in_stride);
+    float *out = tg_step_value(s, x->out, &out_stride);
+    tg_step_share(s, thread, s->counts.n_outs, &begin, &end);
+    for (int64_t r = begin; r < end; r++)
+        memcpy(out + r * out_stride, in + s->out_tokens[r] * in_stride,
+               (size_t)s->plan->values[x->out].width * sizeof *out);
+}
+
+static void run_sample(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    (void)layer;
+    if (!s->counts.is_sampling) return;
+    const tg_sample_params *params = (const void *)(s->in + s->io.sampling);
+    const tg_sample_adjust *adjust = (const void *)(s->in + s->io.adjust);
+    int32_t *ids = (int32_t *)(void *)(s->out + s->io.ids);
+    int64_t begin, end, stride;
+    float *logits = tg_step_value(s, x->in[0], &stride);
+    tg_step_share(s, thread, s->counts.n_outs, &begin, &end);
+    for (int64_t r = begin; r < end; r++)
+        ids[r] = s->kernels->sample_row(logits + r * stride, s->program->n_vocab, &params[r],
+                                        adjust + params[r].adjust_at, s->privates[thread].sample);
+}
+
+static tg_step_fn *const handlers[TG_OP_COUNT] = {
+    [TG_OP_EMBED] = run_embed,
+    [TG_OP_RMS_NORM] = run_rms_norm,
+    [TG_OP_MATMUL] = run_matmul,
+    [TG_OP_ROPE] = run_rope,
+    [TG_OP_KV_WRITE] = run_kv_write,
+    [TG_OP_ATTENTION] = tg_step_attention,
+    [TG_OP_GLU] = run_glu,
+    [TG_OP_ADD] = run_add,
+    [TG_OP_ROWS] = run_rows,
+    [TG_OP_SAMPLE] = run_sample,
+    [TG_OP_QKV] = run_qkv,
+    [TG_OP_GLU_MATMUL] = run_glu_matmul,
+    [TG_OP_MATMUL_ADD] = run_matmul_add,
+    [TG_OP_NORM_ADD] = run_norm_add,
+};
+
+static void run_layer(tg_step *s, const tg_segment *g, int32_t layer, int32_t thread)
+{
+    for (int32_t i = 0; i < g->n_instrs; i++) {
+        const tg_instr *x = &s->plan->instrs[g->first_instr + i];
+        handlers[x->op](s, x, layer, thread);
+        tg_team_barrier(s->team, thread);
+    }
+}
+
+void tg_step_run(tg_step *s, int32_t thread)
+{
+    uint32_t fp = tg_fp_begin();
+    tg_mem_lock_begin();
+    for (int32_t i = 0; i < s->plan->n_segments; i++) {
+        const tg_segment *g = &s->plan->segments[i];
+        if (g->n_layers == 0) run_layer(s, g, 0, thread);
+        for (int32_t l = 0; l < g->n_layers; l++)
+            run_layer(s, g, s->plan->layer_refs[g->first_layer + l], thread);
+    }
+    tg_mem_lock_end();
+    tg_fp_restore(fp);
+}
+
+void tg_step_measure(tg_step_sizes *z, const tg_program *p, const tg_plan *plan)
+{
+    const tg_bucket *b = &plan->bucket;
+    z->arena_bytes = TG_MAX(z->arena_bytes, plan->arena_bytes);
+    z->tokens = TG_MAX(z->tokens, TG_MAX(b->tokens, b->outs));
+    z->n_vocab = TG_MAX(z->n_vocab, p->n_vocab);
+    for (int32_t i = 0; i < plan->n_values; i++)
+        if (plan->values[i].offset >= 0) z->cols = TG_MAX(z->cols, plan->values[i].width);
+    for (int32_t i = 0; i < plan->n_instrs; i++) {
+        const tg_instr *x = &plan->instrs[i];
+        const tg_attrs *a = &x->attrs;
+        int64_t pair = 0, partial = 0;
+        z->head_dim = TG_MAX(z->head_dim, a->head_dim);
+        if (x->op == TG_OP_QKV) pair = (int64_t)b->tokens * 2 * a->n_kv_heads * a->head_dim;
+        if (x->op == TG_OP_GLU_MATMUL) pair = (int64_t)b->tokens * plan->values[x->out].width;
+        if (x->op == TG_OP_ATTENTION)
+            partial = (int64_t)TG_MIN(b->tokens, TG_STEP_FEW_TOKENS) * a->n_heads * b->pages *
+                      (a->head_dim + 2);
+        z->pair_floats = TG_MAX(z->pair_floats, pair);
+        z->partial_floats = TG_MAX(z->partial_floats, partial);
+    }
+}

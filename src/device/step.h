@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * step.h - one step on the host's processors, as every thread sees it (internal to src/device).
+ *
+ * All threads run the same list of instructions, each its share, and meet at a barrier after each one.
+ * A handler may have barriers of its own; every thread must reach the same ones. */
+#ifndef TG_DEVICE_STEP_H
+#define TG_DEVICE_STEP_H
+
+#include "device/team.h"
+#include "ir/io.h"
+#include "kernel/kernel.h"
+
+/* Up to this many tokens every thread normalises and quantizes all inputs of a matrix by itself into memory
+ * of its own: 0.1-0.6 us a row, cheaper than sharing the work and meeting once more. */
+enum { TG_STEP_FEW_TOKENS = 8 };
+
+/* Memory that belongs to one thread. */
+typedef struct tg_step_private {
+    void *matmul, *attend, *sample; /* scratch of those kernels */
+    void *a8_memory;                /* TG_STEP_FEW_TOKENS rows of the widest input, quantized */
+    tg_a8 a8;                       /* of the running instruction, in private or shared memory */
+    float *normed;                  /* the same rows in float32 */
+    float *block;                   /* attention: o of TG_ATTEND_MAX_QUERIES queries for a block */
+    float *running;                 /* and merged over the blocks so far */
+} tg_step_private;
+
+/* Memory that all threads share, for values no plan speaks of. Sized for the largest plan loaded. */
+typedef struct tg_step_shared {
+    char *arena;     /* the plan's values */
+    void *a8_memory; /* quantized input of the running matmul: [tokens] rows */
+    float *normed;   /* the same in float32 */
+    float *pair;     /* QKV: keys then values [T][2 K head_dim]; GLU_MATMUL: up [T][F] */
+    float *partial;  /* attention of few tokens: (m, l, o) per token, head and block */
+} tg_step_shared;
+
+/* A weight of one layer, resolved. */
+typedef struct tg_step_weight {
+    const tg_weight_entry *entry; /* NULL: absent */
+    const uint8_t *data;
+} tg_step_weight;
+
+typedef struct tg_step {
+    const tg_program *program;
+    const tg_plan *plan;
+    const tg_step_weight *weights; /* [n_layers][TG_W_COUNT] */
+    const tg_kernels *kernels;
+    tg_team *team;
+    int32_t n_threads;
+    tg_io io;
+    const char *in; /* input image */
+    char *out;      /* output image */
+    char *pools[TG_MAX_KV_GROUPS];
+    tg_step_shared shared;
+    tg_step_private *privates; /* [n_threads] */
+    /* Of the input image. */
+    tg_step_counts counts;
+    const int32_t *tokens, *positions, *token_rows, *row_tokens, *out_tokens;
+} tg_step;
+
+/* Runs the plan for one thread. */
+void tg_step_run(tg_step *s, int32_t thread);
+
+/* ---- shared by the handlers */
+
+typedef void tg_step_fn(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread);
+
+tg_step_fn tg_step_attention;
+
+/* The share [*begin, *end) of n units that a thread owns: contiguous, and the same in every step. */
+void tg_step_share(const tg_step *s, int32_t thread, int64_t n, int64_t *begin, int64_t *end);
+/* Rows that a value has in this step: true tokens, or wanted rows. */
+int32_t tg_step_n_rows(const tg_step *s, int32_t value);
+/* Row 0 of a value, and the distance between rows in floats. */
+float *tg_step_value(const tg_step *s, int32_t value, int64_t *stride);
+/* K half of a page for a layer and KV head; the V half follows at *v. */
+char *tg_step_page(const tg_step *s, int32_t layer, int32_t page_id, int32_t kv_head, char **v);
+int32_t tg_step_page_id(const tg_step *s, int32_t group, int32_t row, int32_t page);
+
+/* Bytes of the shared and private memory that plans need; each call raises the sizes to hold one more
+ * plan. */
+typedef struct tg_step_sizes {
+    int64_t arena_bytes, tokens, cols, pair_floats, partial_floats;
+    int32_t n_vocab, head_dim;
+} tg_step_sizes;
+
+void tg_step_measure(tg_step_sizes *sizes, const tg_program *p, const tg_plan *plan);
+
+#endif
