@@ -202,7 +202,9 @@ tg_status tg_exec_step(tg_exec *x, tg_kind kind, const tg_exec_row *rows, int32_
     x->n_ids = 0;
     for (int32_t r = 0; r < n_rows; r++) {
         x->n_ids += rows[r].params ? rows[r].n_outs : 0;
-        tg_kv_slide(x->kv, rows[r].row, rows[r].position + rows[r].n_tokens);
+        /* Of verified tokens only the first is sure to stay. */
+        int32_t n_sure = kind == TG_KIND_SPECULATE ? 1 : rows[r].n_tokens;
+        tg_kv_slide(x->kv, rows[r].row, rows[r].position + n_sure);
     }
     return x->ops->read(x->args[TG_ARG_OUT], x->io.ids, x->ids, (size_t)x->n_ids * sizeof *x->ids,
                         e);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sample.h - what a request brings to the sampler: checked parameters and its table of seen tokens.
+ *
+ * The draw itself is an operation of the graph (kernel.h, tg_sample_row). Here is the state it needs from
+ * outside: which tokens prompt and answer hold, kept sorted by id and updated token by token. */
+#ifndef TG_RUN_SAMPLE_H
+#define TG_RUN_SAMPLE_H
+
+#include "base/mem.h"
+#include "kernel/kernel.h"
+
+/* Ranges of every field; the message names field, value and limits. */
+TG_MUST_USE tg_status tg_sample_check(const tg_sample_params *p, tg_err *e);
+/* Whether any penalty is on, so that seen tokens matter. */
+bool tg_sample_needs_seen(const tg_sample_params *p);
+
+/* Tokens of one request, ids ascending. Memory for `room` distinct ids comes from the arena. */
+typedef struct tg_seen {
+    tg_sample_adjust *entries;
+    int32_t n, room;
+} tg_seen;
+
+TG_MUST_USE tg_status tg_seen_init(tg_seen *s, tg_arena *a, int32_t room, tg_err *e);
+/* Counts one more token. At most room distinct ids. */
+void tg_seen_add(tg_seen *s, int32_t id, bool is_answer);
+
+#endif
