@@ -90,11 +90,12 @@ typedef struct tg_model_info {
 
 TG_API tg_model_info tg_model_get_info(const tg_model *m);
 
-/* Ids of a text. is_raw false adds what the tokenizer's post-processor adds (BOS) and reads special tokens
- * written in the text as such; `has_special` false leaves both out. *ids is yours. */
+/* Ids of a text. add_special adds what the tokenizer's post-processor adds (BOS); parse_special reads special
+ * tokens written in the text as such. Raw text to be continued wants both, a rendered chat only the
+ * second, foreign text neither. *ids is yours. */
 TG_CHECKED_API tg_status tg_model_tokenize(const tg_model *m, const char *text, size_t n_bytes,
-                                           bool has_special, int32_t **ids, int32_t *n_ids,
-                                           tg_err *e);
+                                           bool add_special, bool parse_special, int32_t **ids,
+                                           int32_t *n_ids, tg_err *e);
 /* Text of ids, special tokens left out when asked. *text is yours, zero-terminated, *n_bytes long. */
 TG_CHECKED_API tg_status tg_model_detokenize(const tg_model *m, const int32_t *ids, int32_t n_ids,
                                              bool skip_special, char **text, size_t *n_bytes,
