@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  * artifact.h - the folder between compiler and runtime.
  *
- *   artifact.json    for people and for the first look: format version, compiler version, where the model
- *                    came from, its numbers, the config, the memory plan, and for every other file its
- *                    size and XXH3-128 checksum
+ *   artifact.json    for people and for the first look: format version, compiler version, where
+ *                    the model came from, its numbers, the config, the memory plan, and for every
+ *                    other file its size and XXH3-128 checksum
  *   program.bin      tg_program
  *   weights.0.bin    packed weights of rank 0 (weights.1.bin ... later)
  *   tokenizer.bin    compiled tokenizer, absent when the checkpoint has none
  *   template.jinja   chat template, absent when the checkpoint has none
  *   defaults.json    what generation_config.json said: sampling defaults, stop ids
  *
- * Opening maps; it checks the version, the names and sizes of all files, and the checksums of all but the
- * weights, whose checksum only verification reads. Files are never rewritten in place: an artifact is
- * built in a temporary folder beside its place and put there in one step; what a killed export left
- * is removed by the next one. Documented in docs/artifact.md. */
+ * Opening maps; it checks the version, the names and sizes of all files, and the checksums of all
+ * but the weights, whose checksum only verification reads. Files are never rewritten in place: an
+ * artifact is built in a temporary folder beside its place and put there in one step; what a killed
+ * export left is removed by the next one. Documented in docs/artifact.md. */
 #ifndef TG_IR_ARTIFACT_H
 #define TG_IR_ARTIFACT_H
 
@@ -41,9 +41,10 @@ void tg_artifact_close(tg_artifact *a); /* accepts NULL */
 /* Reads every byte and compares the checksums, weights included. */
 TG_MUST_USE tg_status tg_artifact_verify(const tg_artifact *a, tg_err *e);
 
-/* Writing: begin, add files in any order, then commit or abandon. Nothing shows under `path` before commit;
- * an existing artifact there is refused at begin unless `is_forced`, anything that is no artifact is
- * always refused. Stale temporaries of dead processes beside `path` are removed at begin. */
+/* Writing: begin, add files in any order, then commit or abandon. Nothing shows under `path` before
+ * commit; an existing artifact there is refused at begin unless `is_forced`, anything that is no
+ * artifact is always refused. Stale temporaries of dead processes beside `path` are removed at
+ * begin. */
 typedef struct tg_artifact_writer tg_artifact_writer;
 
 TG_MUST_USE tg_status tg_artifact_writer_new(tg_artifact_writer **out, const char *path,
@@ -55,9 +56,10 @@ TG_MUST_USE tg_status tg_artifact_writer_add(tg_artifact_writer *w, const char *
 TG_MUST_USE tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name,
                                                tg_out **out, tg_err *e);
 TG_MUST_USE tg_status tg_artifact_writer_end(tg_artifact_writer *w, tg_err *e);
-/* Adds the "files" table to `json` (borrowed), writes it as artifact.json and puts the folder in place. */
+/* Adds the "files" table to `json` (borrowed), writes it as artifact.json and puts the folder in
+ * place. */
 TG_MUST_USE tg_status tg_artifact_writer_commit(tg_artifact_writer *w, json_t *json, tg_err *e);
-void tg_artifact_writer_free(
-    tg_artifact_writer *w); /* abandons what was not committed; takes NULL */
+/* Abandons what was not committed; accepts NULL. */
+void tg_artifact_writer_free(tg_artifact_writer *w);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * graph.h - a model as its paper writes it, and the builder that model files use.
  *
- * A graph is a head (before the layers), distinct layer bodies, the order in which layers call bodies, and
- * a tail. A body is stored once: when a layer ends, its nodes are compared with the bodies so far, and an
- * equal one is called again with the layer's own weights. A body has one input and one output, the
- * residual stream. Models write one sequence: no batch, no buckets, no ranks.
+ * A graph is a head (before the layers), distinct layer bodies, the order in which layers call
+ * bodies, and a tail. A body is stored once: when a layer ends, its nodes are compared with the
+ * bodies so far, and an equal one is called again with the layer's own weights. A body has one
+ * input and one output, the residual stream. Models write one sequence: no batch, no buckets, no
+ * ranks.
  *
  * Values are 2-D: [tokens or wanted rows, width]. The number of tokens is symbolic here (TG_DIM_T,
  * TG_DIM_R) and becomes a number when a plan is specialised.
@@ -15,7 +16,6 @@
 #define TG_IR_GRAPH_H
 
 #include "base/mem.h"
-#include "base/str.h"
 #include "ir/op.h"
 
 /* What the first dimension of a value counts. */
@@ -41,14 +41,21 @@ typedef struct tg_node {
     tg_attrs attrs;
 } tg_node;
 
-/* A straight list of nodes. Its input is value `in` (TG_NONE for the head), its result value `out`. */
+/* A straight list of nodes. Its input is value `in` (the tokens for the head, the residual stream
+ * for the others), its result value `out` (the sampled ids for the tail). */
 typedef struct tg_block {
     tg_node *nodes; /* grows; arena of the graph */
     int32_t n_nodes, room;
     int32_t in, out;
 } tg_block;
 
-enum { TG_MAX_BODIES = 16 };
+/* The shape of a weight, by role and layer. */
+typedef struct tg_weight_shape {
+    bool is_present;
+    int64_t rows, cols; /* a vector is [n, 1] */
+} tg_weight_shape;
+
+enum { TG_MAX_BODIES = 16, TG_MAX_LAYERS = 1024 };
 
 typedef struct tg_graph {
     tg_arena arena;
@@ -58,42 +65,49 @@ typedef struct tg_graph {
     tg_block bodies[TG_MAX_BODIES];
     int32_t n_bodies;
     int32_t n_layers;
-    int32_t *layer_body; /* [n_layers] */
+    int32_t *layer_body;           /* [n_layers] */
+    const tg_weight_shape *shapes; /* [TG_W_COUNT][n_layers], a copy */
 } tg_graph;
 
-/* The block's number for loops over all of them: 0 head, 1 .. n_bodies bodies, n_bodies + 1 tail. */
+/* Column 0 for roles outside layers. */
+const tg_weight_shape *tg_graph_find_shape(const tg_graph *g, tg_weight_role role, int32_t layer);
+
+/* The block's number for loops over all of them: 0 head, 1 .. n_bodies bodies, n_bodies + 1 tail.
+ * */
 int32_t tg_graph_n_blocks(const tg_graph *g);
 tg_block *tg_graph_get_block(tg_graph *g, int32_t i);
 
+/* For passes: a value of that kind; nodes of a block made anew. TG_NONE, false: no memory. */
+int32_t tg_graph_add_value(tg_graph *g, tg_value_info info);
+bool tg_graph_set_nodes(tg_graph *g, tg_block *b, const tg_node *nodes, int32_t n_nodes);
+
 void tg_graph_free(tg_graph *g); /* accepts NULL */
 
-/* Appends the readable form: one line a node, "x4 [T, 576] = matmul x3 (q) eps=1e-5". */
+/* Appends the readable form: one line a node, "x4 [T, 576] = matmul x3 (w=q, norm=attn_norm)
+ * eps=1e-05". Values are numbered within their block, x0 is its input. */
 void tg_graph_print(const tg_graph *g, tg_buf *out);
 
 /* TG_E_CORRUPT if an invariant is broken: used after every pass; names the node. */
 TG_MUST_USE tg_status tg_graph_check(const tg_graph *g, tg_err *e);
 
-/* ---- what the builder must know of weights: their shapes, by role and layer */
-typedef struct tg_weight_shape {
-    bool is_present;
-    int64_t rows, cols; /* a vector is [n, 1] */
-} tg_weight_shape;
-
+/* ---- the builder */
 typedef struct tg_build tg_build;
 
-/* `shapes` is [TG_W_COUNT][n_layers], borrowed until finish; roles outside layers use column 0. */
+/* `shapes` is [TG_W_COUNT][n_layers]; roles outside layers use column 0. */
 TG_MUST_USE tg_status tg_build_new(tg_build **out, const tg_weight_shape *shapes, int32_t n_layers,
                                    tg_err *e);
-/* Hands over the graph (the caller frees it) or the first mistake; the builder is gone either way. */
+/* Hands over the graph (the caller frees it) or the first mistake; the builder is gone either way.
+ * */
 TG_MUST_USE tg_status tg_build_finish(tg_build *b, tg_graph **out, tg_err *e);
 void tg_build_fail(tg_build *b, const char *what); /* keeps the first */
 
-/* ---- building. `w` arguments are roles; an absent optional weight drops out. */
+/* ---- building. `w` arguments are roles. An absent bias or head norm drops out (the architecture's
+ * table says which may be absent); any other absent weight is a mistake. */
 tg_value tg_build_tokens(tg_build *b); /* [T] int32, the step's tokens */
 tg_value tg_build_embed(tg_build *b, tg_weight_role w, tg_value tokens, float scale);
 
-/* Brackets layer l (0, 1, ... in order): takes the residual stream, gives it to the body and takes it
- * back. */
+/* Brackets layer l (0, 1, ... in order): takes the residual stream, gives it to the body and takes
+ * it back. */
 tg_value tg_build_layer_begin(tg_build *b, int32_t layer, tg_value x);
 tg_value tg_build_layer_end(tg_build *b, tg_value x);
 

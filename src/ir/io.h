@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * io.h - what goes into a step and what comes out: the two buffers beside the KV pools.
  *
- * The runtime fills the input image and the device reads it; the device fills the output image. Both are
- * plain arrays at offsets that follow from the plan's bucket, so that any device can slice them. A step
- * names its true counts; entries beyond them are never read: padding has no side effect.
+ * The runtime fills the input image and the device reads it; the device fills the output image.
+ * Both are plain arrays at offsets that follow from the plan's bucket, so that any device can slice
+ * them. A step names its true counts; entries beyond them are never read: padding has no side
+ * effect.
  *
  * Tokens of a row are contiguous and ascending in position; rows follow one another. */
 #ifndef TG_IR_IO_H

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * op.h - operations, weight roles and attributes: the vocabulary of graphs and plans.
  *
- * ops.def and weights.def hold the rows; everything indexed by an op or a role is made from them, so a
- * forgotten row does not compile. */
+ * ops.def and weights.def hold the rows; everything indexed by an op or a role is made from them,
+ * so a forgotten row does not compile. */
 #ifndef TG_IR_OP_H
 #define TG_IR_OP_H
 
-#include "base/err.h"
+#include "base/str.h"
 
 typedef enum tg_op {
-#define TG_OP(NAME, name, n_inputs, weights, meaning) TG_OP_##NAME,
+#define TG_OP(NAME, name, n_inputs, slots, meaning) TG_OP_##NAME,
 #include "ir/ops.def"
 #undef TG_OP
     TG_OP_COUNT
@@ -24,20 +24,32 @@ typedef enum tg_weight_role {
 
 enum { TG_MAX_INPUTS = 2, TG_MAX_WEIGHTS = 10, TG_NONE = -1 };
 
+typedef struct tg_slot {
+    const char *name; /* "q", "norm", ... */
+    bool is_optional;
+    bool is_plain; /* a float32 vector or table; otherwise a matrix in tiles */
+} tg_slot;
+
 typedef struct tg_op_row {
     const char *name;
     int32_t n_inputs;
-    int32_t n_weights;                      /* slots, optional ones included */
-    const char *slot_names[TG_MAX_WEIGHTS]; /* "q", "norm", ... in slot order */
-    bool is_optional[TG_MAX_WEIGHTS];
+    int32_t n_slots; /* optional ones included */
+    tg_slot slots[TG_MAX_WEIGHTS];
     const char *meaning;
 } tg_op_row;
 
 const tg_op_row *tg_op_get(tg_op op);
+/* Reads or writes KV pages: attr.kv_group says whose. */
+bool tg_op_has_kv(tg_op op);
+/* May write its result over its first input; MATMUL_ADD and NORM_ADD always do. */
+bool tg_op_can_be_in_place(tg_op op);
+bool tg_op_is_always_in_place(tg_op op);
+
 const char *tg_weight_role_name(tg_weight_role role);
 bool tg_weight_role_is_per_layer(tg_weight_role role);
 
-/* Slots of the fused ops, in the order of ops.def. */
+/* Slots in the order of ops.def: of matmul (and matmul_add), qkv, glu_matmul. The only slot of
+ * embed, rms_norm, rope and norm_add is 0. */
 enum { TG_SLOT_W = 0, TG_SLOT_BIAS = 1, TG_SLOT_NORM = 2 };
 enum {
     TG_SLOT_QKV_Q,
@@ -59,8 +71,8 @@ enum {
     TG_SLOT_GLU_UP_BIAS
 };
 
-/* Attributes of a node or an instruction; each op reads those its row speaks of, the rest are zero. Plain
- * numbers without padding: plans hold them as they are. */
+/* Attributes of a node or an instruction; each op reads those its row speaks of, the rest are zero.
+ * Plain numbers without padding: plans hold them as they are. */
 typedef struct tg_attrs {
     float eps;       /* rms_norm and every op with a norm slot */
     float scale;     /* embed: factor; attention: of the scores */
@@ -70,7 +82,19 @@ typedef struct tg_attrs {
     int32_t rotary_dim; /* leading dimensions of a head that rotate; 0: none */
     int32_t window;     /* attention: keys seen, itself included; 0: all */
     int32_t act;        /* glu: tg_act */
-    int32_t kv_group;   /* set by the pass that groups layers (compile/group.c) */
+    int32_t kv_group;   /* of kv_write, attention and qkv: set by compile/group.c, TG_NONE before */
 } tg_attrs;
+
+_Static_assert(sizeof(tg_attrs) == 36, "attributes are part of the program's format");
+
+/* Number of activation functions and their names; the values are tg_act of kernel/kernel.h. */
+enum { TG_N_ACTS = 2 };
+const char *tg_act_name(int32_t act);
+
+/* Appends " eps=1e-05 n_heads=9": the attributes that op reads and that are set, as dumps show
+ * them. */
+void tg_attrs_print(const tg_attrs *a, tg_op op, tg_buf *out);
+/* Appends the shortest decimal that reads back as f. */
+void tg_float_print(float f, tg_buf *out);
 
 #endif

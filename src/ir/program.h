@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * program.h - what a compiler hands to a device: plans over one table of packed weights.
  *
- * A program is everything of one rank but the weights' bytes: the model's numbers that a run needs, where
- * every weight lies, the KV groups, and a plan for each (kind, bucket). It is one relocatable block: a
- * header, then arrays found by offset, little-endian, no pointers. Writing the same program gives the
- * same bytes. tg_program_open checks every offset, index and shape once, so that a device may trust
- * it afterwards, whatever the file said.
+ * A program is everything of one rank but the weights' bytes: the model's numbers that a run needs,
+ * where every weight lies, the KV groups, and a plan for each (kind, bucket). It is one relocatable
+ * block: a header, then arrays found by offset, little-endian, no pointers. Writing the same
+ * program gives the same bytes. tg_program_open checks every offset, index and shape once, so that
+ * a device may trust it afterwards, whatever the file said.
  *
- * A plan is a list of instructions over values at fixed offsets of a step arena. Instructions lie in
- * segments; a segment runs once per layer of its list, its weights taken from that layer. Sizes are
- * bounds: a step brings its true counts, and results never depend on the bucket. */
+ * A plan is a list of instructions over values at fixed offsets of a step arena. Instructions lie
+ * in segments; a segment runs once per layer of its list, its weights taken from that layer. Sizes
+ * are bounds: a step brings its true counts, and results never depend on the bucket. */
 #ifndef TG_IR_PROGRAM_H
 #define TG_IR_PROGRAM_H
 
@@ -17,7 +17,17 @@
 #include "format/layout.h"
 #include "ir/graph.h"
 
-enum { TG_PROGRAM_VERSION = 1, TG_MAX_KV_GROUPS = 8, TG_MAX_SPECULATION = 15 };
+enum {
+    TG_PROGRAM_VERSION = 1,
+    TG_MAX_KV_GROUPS = 8,
+    TG_MAX_SPECULATION = 15,
+    TG_MAX_BATCH = 256,
+    TG_MAX_LENGTH = 1 << 24, /* positions of a row */
+    TG_MAX_PLANS = 64,
+    TG_MAX_INSTRS = 1024,  /* of a plan; its values likewise */
+    TG_N_KV_TYPES = 2,     /* tg_kv_type of kernel.h */
+    TG_KV_PAGE_TOKENS = 64 /* TG_PAGE_TOKENS of kernel.h */
+};
 
 /* The three graphs. */
 typedef enum tg_kind {
@@ -37,8 +47,9 @@ typedef struct tg_bucket {
     int32_t pages;  /* pages of one row, in each KV group */
 } tg_bucket;
 
-/* Where a weight lies: tile i of 16 rows at offset + i * tile_stride of the rank's weight file. Vectors
- * (norms, biases) and rope tables are plain float32 arrays: layout TG_LAYOUT_F32 with is_plain. */
+/* Where a weight lies: tile i of 16 rows at offset + i * tile_stride of the rank's weight file.
+ * Vectors (norms, biases) and rope tables are plain float32 arrays: layout TG_LAYOUT_F32 with
+ * is_plain. */
 typedef struct tg_weight_entry {
     int32_t role, layer; /* layer 0 for roles outside layers */
     int32_t layout;      /* tg_layout */
@@ -48,28 +59,47 @@ typedef struct tg_weight_entry {
     int64_t tile_stride;
 } tg_weight_entry;
 
-/* Layers with equal window and head shape share pools and block tables. */
+/* Layers with equal window and head shape share pools and block tables.
+ *
+ * A page holds 64 positions of every layer of its group:
+ *
+ *     [layer of the group][kv head][K: head_dim x 64 positions][V: 64 positions x head_dim]
+ *
+ * in elements of kv_type (f32: 4 bytes, f16: 2). The group's layers are numbered in the model's
+ * order (tg_layer.kv_index). */
 typedef struct tg_kv_group {
     int32_t n_layers, n_kv_heads, head_dim;
     int32_t window;     /* 0: all positions stay */
-    int64_t page_bytes; /* of all its layers, K and V */
+    int64_t page_bytes; /* tg_kv_page_bytes */
 } tg_kv_group;
+
+/* n_layers * n_kv_heads * head_dim * 64 positions * 2 (K and V) * bytes of an element; -1 when that
+ * does not fit. */
+int64_t tg_kv_page_bytes(const tg_kv_group *g, int32_t kv_type);
 
 typedef struct tg_layer {
     int32_t kv_group, kv_index; /* which group, and the layer's place in its pages */
 } tg_layer;
 
+/* Rows are dense: row i of a value is at offset + i * width * 4. The logits' width is n_vocab:
+ * surplus rows of the head are not computed; their stride is tg_io's.
+ *
+ * A value with an alias has its kind and its memory, and is written by an instruction in place
+ * (op.h); MATMUL_ADD and NORM_ADD always write in place. Otherwise results never overlap inputs.
+ * The residual stream is one value of the head; a layer's result is aliased to it, so that the next
+ * layer, or the tail, reads it where the layer before left it. */
 typedef struct tg_plan_value {
     int32_t type; /* tg_value_type */
     int32_t dim;  /* tg_dim */
     int32_t width;
-    int32_t alias;  /* value whose memory this one is, or TG_NONE */
-    int64_t offset; /* into the step arena; TG_IO_* below for step inputs and outputs */
+    int32_t alias;  /* value whose memory this one is and that has no alias itself, or TG_NONE */
+    int64_t offset; /* into the step arena, 64-aligned; TG_IO_* below for step inputs and outputs */
 } tg_plan_value;
 
 /* Values that live in the step's input and output buffers instead of the arena. */
 enum { TG_IO_TOKENS = -1, TG_IO_LOGITS = -2, TG_IO_IDS = -3 };
 
+/* A node of the graph, its values those of the plan. */
 typedef struct tg_instr {
     int32_t op;
     int32_t out;
@@ -78,6 +108,7 @@ typedef struct tg_instr {
     tg_attrs attrs;
 } tg_instr;
 
+/* Instructions that run once for each layer of a list; several segments may share instructions. */
 typedef struct tg_segment {
     int32_t first_instr, n_instrs;
     int32_t first_layer, n_layers; /* into the plan's layer list; n_layers 0: runs once, layer 0 */
@@ -118,14 +149,23 @@ typedef struct tg_program {
 /* Appends the block. */
 TG_MUST_USE tg_status tg_program_print_block(const tg_program *p, tg_buf *out, tg_err *e);
 
-/* Reads a block of n bytes that stays mapped and 64-byte aligned: arrays are borrowed from it. The small
- * table of plans is taken from `arena`. Everything is checked. */
+/* Reads a block of n bytes that stays mapped and 64-byte aligned: arrays are borrowed from it. The
+ * small table of plans is taken from `arena`. Everything is checked. */
 TG_MUST_USE tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, size_t n,
                                       tg_err *e);
+
+/* What open checks of the contents, also asked of what the compiler made: see verify.c. */
+TG_MUST_USE tg_status tg_program_check(const tg_program *p, tg_err *e);
+
+/* Rows of a value in a full bucket, and its bytes. */
+int32_t tg_plan_n_rows(const tg_plan *plan, const tg_plan_value *v);
+int64_t tg_plan_value_bytes(const tg_plan *plan, const tg_plan_value *v);
 
 /* NULL when absent. */
 const tg_weight_entry *tg_program_find_weight(const tg_program *p, tg_weight_role role,
                                               int32_t layer);
+/* Bytes of a tile that are read: what tile_stride is at least. */
+int64_t tg_weight_tile_bytes(const tg_weight_entry *w);
 /* The smallest plan of a kind that holds the counts, or NULL. */
 const tg_plan *tg_program_find_plan(const tg_program *p, tg_kind kind, int32_t rows, int32_t tokens,
                                     int32_t outs, int32_t pages);

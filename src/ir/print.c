@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * print.c - programs and plans as people read them. */
+#include "ir/io.h"
+#include "ir/program.h"
+
+#include <inttypes.h>
+
+static void print_bytes(int64_t n, tg_buf *out)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double x = (double)n;
+    size_t unit = 0;
+    while (x >= 1024 && unit + 1 < TG_COUNT(units)) {
+        x /= 1024;
+        unit++;
+    }
+    tg_buf_printf(out, unit ? "%.1f %s" : "%.0f %s", x, units[unit]);
+}
+
+static void print_group(const tg_program *p, int32_t i, tg_buf *out)
+{
+    const tg_kv_group *g = &p->kv_groups[i];
+    int64_t n_pages = tg_div_up(p->max_length, TG_KV_PAGE_TOKENS);
+    tg_buf_printf(out, "kv group %d: %d layers, %d heads of %d, %s, ", i, g->n_layers,
+                  g->n_kv_heads, g->head_dim, p->kv_type == 0 ? "f32" : "f16");
+    if (g->window) tg_buf_printf(out, "window %d, ", g->window);
+    print_bytes(g->page_bytes, out);
+    tg_buf_printf(out, " for %d positions, ", TG_KV_PAGE_TOKENS);
+    print_bytes(g->page_bytes * n_pages, out);
+    tg_buf_add_cstr(out, " for a full row\n");
+}
+
+static void print_plan_line(const tg_program *p, const tg_plan *x, tg_buf *out)
+{
+    tg_io io;
+    tg_io_find(&io, p, x);
+    tg_buf_printf(out, "plan %-9s %5d tokens, %d rows, %d logits rows, %d pages: step ",
+                  tg_kind_name((tg_kind)x->kind), x->bucket.tokens, x->bucket.rows, x->bucket.outs,
+                  x->bucket.pages);
+    print_bytes(x->arena_bytes, out);
+    tg_buf_add_cstr(out, ", inputs ");
+    print_bytes((int64_t)io.in_bytes, out);
+    tg_buf_add_cstr(out, ", outputs ");
+    print_bytes((int64_t)io.out_bytes, out);
+    tg_buf_add_byte(out, '\n');
+}
+
+void tg_program_print(const tg_program *p, tg_buf *out)
+{
+    tg_buf_printf(out, "%d layers of width %d, %d ids (%d embedding rows)\n", p->n_layers, p->width,
+                  p->n_vocab, p->n_embed_rows);
+    tg_buf_printf(out, "%d rows of %d positions, speculation %d, activations %s\n", p->batch,
+                  p->max_length, p->speculation,
+                  p->activations == TG_ACTIVATIONS_INT16 ? "int16" : "int8");
+    tg_buf_printf(out, "%d weights: ", p->n_weights);
+    print_bytes(p->weights_bytes, out);
+    tg_buf_add_byte(out, '\n');
+    for (int32_t i = 0; i < p->n_kv_groups; i++)
+        print_group(p, i, out);
+    for (int32_t i = 0; i < p->n_plans; i++)
+        print_plan_line(p, &p->plans[i], out);
+}
+
+static void print_value(const tg_plan *x, int32_t i, tg_buf *out)
+{
+    static const char *const places[] = {"tokens", "logits", "ids"};
+    const tg_plan_value *v = &x->values[i];
+    tg_buf_printf(out, "v%d [%d, %d]", i, tg_plan_n_rows(x, v), v->width);
+    if (v->offset < 0)
+        tg_buf_printf(out, " %s", places[-1 - v->offset]);
+    else
+        tg_buf_printf(out, " @%" PRId64, v->offset);
+    if (v->alias != TG_NONE) tg_buf_printf(out, " over v%d", v->alias);
+}
+
+static void print_instr(const tg_plan *x, const tg_instr *n, tg_buf *out)
+{
+    const tg_op_row *row = tg_op_get((tg_op)n->op);
+    tg_buf_add_cstr(out, "  ");
+    if (n->out != TG_NONE) {
+        print_value(x, n->out, out);
+        tg_buf_add_cstr(out, " = ");
+    }
+    tg_buf_add_cstr(out, row->name);
+    for (int32_t i = 0; i < row->n_inputs; i++)
+        tg_buf_printf(out, "%s v%d", i ? "," : "", n->in[i]);
+    const char *between = " (";
+    for (int32_t i = 0; i < row->n_slots; i++) {
+        if (n->weights[i] == TG_NONE) continue;
+        tg_buf_printf(out, "%s%s=%s", between, row->slots[i].name,
+                      tg_weight_role_name((tg_weight_role)n->weights[i]));
+        between = ", ";
+    }
+    if (between[0] == ',') tg_buf_add_byte(out, ')');
+    tg_attrs_print(&n->attrs, (tg_op)n->op, out);
+    tg_buf_add_byte(out, '\n');
+}
+
+void tg_plan_print(const tg_program *p, const tg_plan *x, tg_buf *out)
+{
+    print_plan_line(p, x, out);
+    for (int32_t s = 0; s < x->n_segments; s++) {
+        const tg_segment *seg = &x->segments[s];
+        tg_buf_printf(out, " segment %d", s);
+        for (int32_t l = 0; l < seg->n_layers; l++)
+            tg_buf_printf(out, "%s%d", l ? ", " : ": layers ", x->layer_refs[seg->first_layer + l]);
+        tg_buf_add_byte(out, '\n');
+        for (int32_t i = 0; i < seg->n_instrs; i++)
+            print_instr(x, &x->instrs[seg->first_instr + i], out);
+    }
+}
