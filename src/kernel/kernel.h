@@ -12,41 +12,55 @@
  *     IEEE. No reciprocal estimates.
  *  2. A result of one row (token, output, head) never depends on what else is in the call.
  *  3. "sum16": element i goes to lane i mod 16; a lane adds its elements in ascending order,
- *     starting from +0 (with fma(x, x, lane) for squares); then lanes fold in halves: l[i] + l[i+8] for
- *     i < 8, l[i] + l[i+4], l[i] + l[i+2], l[0] + l[1]. "max16" likewise, with a > b ? a : b.
- *  4. exp(x): x > 88 is taken as 88; x < -87 gives +0 (also -inf); NaN gives NaN. Else n =
- *     rintf(x * 0x1.715476p0f); r = fma(n, -0x1.62e4p-1f, x); r = fma(n, -0x1.7f7d1cp-20f, r); p by
- *     Horner with fma over TG_EXP_POLY (highest first), giving exp(r); the result is p with n added to its
- *     exponent field. exp(+-0) is exactly 1.
- *  5. Quantized activations (tg_a8): groups of 32 columns. amax = max16 of |x| over the group
- *     (order is irrelevant to the result); scale = amax / 127; inv = amax > 0 ? 127 / amax : 0;
- *     q = rintf(x * inv) as int8. Two planes (int16 activations): scale = amax / 32512, inv = 32512 /
- *     amax, v = rintf(x * inv) as int, hi = (v + 128) >> 8, lo = v - 256 hi, both int8. A group whose
- *     amax is not finite, or whose inv overflows (amax below 2^-119), has scale = amax as it is for NaN
- *     and infinity, 0 for tiny ones, and codes 0.
- *  6. matmul, quantized: for each group of 32 columns in ascending order i = exact int32 sum over the
- *     group of q_x * (q_w - zero), with per-16 integer scales multiplied in where the layout has them
- *     (i = sc0 dot0 + sc1 dot1); two planes: i = 256 i_hi + i_lo. acc = fma((float)i, D * scale, acc)
- *     with D the group's weight scale in float32 (K layouts with a scale per group: d * sc, exact)
- *     and D * scale rounded once. Layouts with a minimum keep a second chain: min =
+ *     starting from +0 (with fma(x, x, lane) for squares); then lanes fold in halves: l[i] + l[i+8]
+ *     for i < 8, l[i] + l[i+4], l[i] + l[i+2], l[0] + l[1]. "max16" likewise from -inf: a lane
+ *     takes x > lane ? x : lane (so NaN never enters), the folds take l[i] > l[i+8] ? l[i] :
+ *     l[i+8], ...
+ *  4. exp(x): x > 88 is taken as 88; x < -87 gives +0 (also -inf); NaN gives NaN. Else n = rintf(x
+ *     * 0x1.715476p0f); r = fma(n, -0x1.62e4p-1f, x); r = fma(n, -0x1.7f7d1cp-20f, r); p by Horner
+ *     with fma over TG_EXP_POLY (highest first), giving exp(r); the result is p with n added to its
+ *     exponent field. exp(+-0) is exactly 1. Relative error below 2^-22.
+ *  5. Quantized activations (tg_a8): groups of 32 columns. amax = the largest |x| of the group by
+ *     its bits, so that NaN beats infinity beats numbers. scale = amax / 127; inv = 127 / amax; q =
+ *     rintf(x * inv) as int8. Two planes (int16 activations): scale = amax / 32512, inv = 32512 /
+ *     amax, v = rintf(x * inv) as int, hi = (v + 128) >> 8, lo = v - 256 hi, both int8. Where amax
+ *     is not finite the scale is amax and the codes are 0, so that every output becomes NaN; where
+ *     inv is not finite (amax 0 or tiny) scale and codes are 0.
+ *  6. matmul, quantized: for each group of 32 columns in ascending order i = exact int32 sum over
+ *     the group of q_x * (q_w - zero), with per-16 integer scales multiplied in where the layout
+ *     has them (i = sc0 dot0 + sc1 dot1); two planes: i = 256 i_hi + i_lo. acc = fma((float)i, D *
+ *     scale, acc) with D the group's weight scale in float32 (K layouts with a scale per group: d *
+ *     sc, exact) and D * scale rounded once. Layouts with a minimum keep a second chain: min =
  *     fma(M, ssum, min) with ssum = scale * (float)sum of the group's codes, rounded once, M = m or
- *     -(dmin * mn), exact; q2_k: min = fma((float)(mn0 S0 + mn1 S1), -dmin * scale, min), S the code
- *     sums of the two sixteenths (two planes: S = 256 S_hi + S_lo, here and in ssum). Both chains start
- *     at +0; the dot product is acc + min (acc alone without minimum). (float) of an int32 rounds once.
- *  7. matmul, float weights: acc = fma(w, x, acc) over columns in ascending order from +0, w converted
- *     exactly.
+ *     -(dmin * mn), exact; q2_k: min = fma((float)(mn0 S0 + mn1 S1), -dmin * scale, min), -dmin *
+ *     scale rounded once, S the code sums of the two sixteenths (two planes: S = 256 S_hi + S_lo,
+ *     here and in ssum). Both chains start at +0; the dot product is acc + min (acc alone without
+ *     minimum). (float) of an int32 rounds once. Layouts with per-16 scales and two planes would
+ *     overflow int32, so there each sixteenth is a step of its own, first then second: acc =
+ *     fma((float)dot_s * (float)sc_s, D * scale, acc), dot_s = 256 dot_hi + dot_lo, the product
+ *     rounded once. All quanta of the matrix take part, the padded columns (codes and scales 0)
+ *     too. Error against exact arithmetic: (n_groups + 4) 2^-24 mass (two planes and per-16 scales:
+ *     twice that), mass = the sum of D |q_w - zero| |x| and |M| |x| over the columns, x = scale *
+ *     code.
+ *  7. matmul, float weights: acc = fma(w, x, acc) over columns in ascending order from +0, w
+ *     converted exactly. Error: n_cols 2^-24 mass, mass = the sum of |w x|.
  *  8. What follows a matmul: y = dot; with bias y = y + bias; then with add y = old + y.
- *  9. rms_norm: s = sum16 of squares; r = 1 / sqrtf(s / (float)n + eps); y = (x * r) * w.
+ *  9. rms_norm: s = sum16 of squares; r = 1 / sqrtf(s / (float)n + eps); y = (x * r) * w. Relative
+ *     error (n / 32 + 6) 2^-24.
  * 10. rope, half-split pairs (i, i + n/2): y0 = fma(x0, c, -(x1 * s)); y1 = fma(x1, c, x0 * s).
- * 11. glu: silu(g) = g / (1 + exp(-g)); gelu_tanh(g) = g / (1 + exp(-2 u)), u = 0x1.988454p-1f * fma(g *
- *     g * g, 0x1.6e4e26p-5f, g); y = act(g) * up.
- * 12. Attention of one query and KV head walks key blocks of 64 at absolute multiples of 64 in ascending
- *     order and only visible keys (first <= key <= last) take part. Block: score_j = scale * chain over
- *     dims fma(q_d, k_d, .) from +0; m = max of the visible scores; p_j = exp(score_j - m); l = sum16
- *     of p over the block's 64 places, invisible ones +0 (place = key mod 64); o_d = chain over
- *     visible keys ascending fma(p_j, v_d, .) from +0. Merge of a running (M, L, O) with a block (m, l,
- *     o): the first block is taken as it is; then N = max(M, m), a = exp(M - N), b = exp(m - N), L =
- *     fma(L, a, l * b), O_d = fma(O_d, a, o_d * b), M = N. The result is O_d / L. No visible key: zeros.
+ *     Error 2^-23 (|x0| + |x1|) for |c|, |s| <= 1.
+ * 11. glu: silu(g) = g / (1 + exp(-g)); gelu_tanh(g) = g / (1 + exp(-2 u)), u = 0x1.988454p-1f *
+ *     fma(g * g * g, 0x1.6e4e26p-5f, g); y = act(g) * up, exp as in 4, each operation rounded.
+ *     Error 2^-21 |g up|.
+ * 12. Attention of one query and KV head walks key blocks of 64 at absolute multiples of 64 in
+ *     ascending order and only visible keys (first <= key <= last) take part. Block: score_j =
+ *     scale * chain over dims fma(q_d, k_d, .) from +0; m = max of the visible scores; p_j =
+ *     exp(score_j - m); l = sum16 of p over the block's 64 places, invisible ones +0 (place = key
+ *     mod 64); o_d = chain over visible keys ascending fma(p_j, v_d, .) from +0. Merge of a running
+ *     (M, L, O) with a block (m, l, o): the first block is taken as it is; then N = max(M, m), a =
+ *     exp(M - N), b = exp(m - N), L = fma(L, a, l * b), O_d = fma(O_d, a, o_d * b), M = N. The
+ *     result is O_d / L. No visible key: zeros. Error of o_d: 2^-24 (2 head_dim S + 100) * sum of
+ *     p_j |v_d|, S = scale * the largest sum of |q_d k_d|; the same for l against the sum of p_j.
  * 13. sample: see tg_sample_row.
  *
  * Pointers: weights and a8 codes are 64-byte aligned; rows of floats may have any 4-byte alignment.
@@ -66,27 +80,29 @@
 
 enum { TG_PAGE_TOKENS = 64 }; /* positions of a KV page = keys of an attention block */
 
-/* Quantized activations of n_tokens rows, padded to whole quanta of the layout with zero codes and zero
- * scales. Arrays are [n_tokens][...] with the strides below; all borrowed. */
+/* Quantized activations of n_tokens rows. Arrays are [n_tokens][...] with the strides below; all
+ * borrowed. Columns from n to `padded` hold zero codes, scales and sums: whole quanta of any
+ * layout, and one cache line more, which keeps the rows of a token block out of each other's
+ * cache sets. */
 typedef struct tg_a8 {
-    int8_t *hi;    /* [T][padded] codes (the only plane of int8) */
-    int8_t *lo;    /* [T][padded], NULL for int8 */
-    float *scale;  /* [T][padded / 32] */
-    float *ssum;   /* [T][padded / 32] scale * code sum */
-    int32_t *sum;  /* [T][padded / 32] code sum (256 hi + lo) */
-    int32_t *half; /* [T][padded / 32] code sum of the group's first 16 columns */
-    int64_t
-        padded; /* columns, a multiple of 64; the stride of hi and lo; 1/32 of it of the others */
+    int8_t *hi;     /* [T][padded] codes in -127..127 (the only plane of int8) */
+    int8_t *lo;     /* [T][padded] in -128..127, NULL for int8 */
+    float *scale;   /* [T][padded / 32] */
+    float *ssum;    /* [T][padded / 32] scale * code sum */
+    int32_t *sum;   /* [T][padded / 32] code sum (256 hi + lo) */
+    int32_t *half;  /* [T][padded / 32] code sum of the group's first 16 columns */
+    int64_t padded; /* columns, a multiple of 64: the stride; 1/32 of it for the last four */
 } tg_a8;
 
-/* Bytes of a tg_a8 for n_tokens rows of n_cols, and its arrays laid into `memory` (64-aligned). */
+/* Bytes of a tg_a8 for n_tokens rows of n_cols, and its arrays laid into `memory` (64-aligned). The
+ * memory needs no clearing: quantize writes whole rows. */
 size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, bool is_wide);
 void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, bool is_wide);
 /* The same arrays from row `token` on. */
 tg_a8 tg_a8_from(const tg_a8 *x, int64_t token);
 
-/* y[t][row] (+)= dot(x[t], W[row]) for rows of tiles [0, n_tiles) and n_tokens tokens. Row r of tile i
- * lands in y[t * y_stride + 16 i + r] if 16 i + r < n_rows. */
+/* y[t][row] (+)= dot(x[t], W[row]) for rows of tiles [0, n_tiles) and n_tokens tokens. Row r of
+ * tile i lands in y[t * y_stride + 16 i + r] if 16 i + r < n_rows. */
 typedef struct tg_matmul {
     const uint8_t *w;   /* tile 0; tile i at w + i * tile_stride */
     size_t tile_stride; /* at least the tile's bytes: tiles of two matrices may interleave */
@@ -101,15 +117,15 @@ typedef struct tg_matmul {
     float *y;
     int64_t y_stride;
     bool is_add;   /* y += instead of y = */
-    void *scratch; /* tg_matmul_scratch_bytes, 64-aligned, private to the thread */
+    void *scratch; /* TG_MATMUL_SCRATCH_BYTES, 64-aligned, private to the thread */
 } tg_matmul;
 
 enum { TG_MATMUL_SCRATCH_BYTES = 512 * 1024 };
 
 typedef void tg_matmul_fn(const tg_matmul *m);
 
-/* Row `row` of a packed matrix as float32, in the arithmetic of the file's own format (w of layout.h,
- * rounded where that rounds): y[c] for c < n_cols, times `mul`. */
+/* Row `row` of a packed matrix as float32, in the arithmetic of the file's own format (w of
+ * layout.h, rounded where that rounds): y[c] for c < n_cols, times `mul`. */
 typedef struct tg_embed {
     const uint8_t *w; /* the row's tile */
     int32_t lane;     /* row within the tile */
@@ -159,11 +175,12 @@ typedef struct tg_sample_params {
     uint64_t seed;        /* with sample_index the generator's key */
     int32_t sample_index;
     int32_t n_adjust;  /* entries for this row */
-    int32_t adjust_at; /* first entry in the step's table */
+    int32_t adjust_at; /* first of them in the step's table */
     int32_t reserved;
 } tg_sample_params;
 
-/* A token whose logit is changed before anything else: penalties and bias, ids ascending, once each. */
+/* A token whose logit is changed before anything else: penalties and bias, ids ascending, once
+ * each. */
 typedef struct tg_sample_adjust {
     int32_t id;
     int32_t n_answer; /* occurrences in the answer so far; the entry itself says "seen" */
@@ -171,18 +188,25 @@ typedef struct tg_sample_adjust {
     int32_t is_seen;  /* 1: prompt or answer holds it; 0: only the bias applies */
 } tg_sample_adjust;
 
-/* Chooses an id from logits[0, n_vocab), which it changes by the adjustments. Returns -1 if any logit
- * is NaN or +inf, or all are -inf.
+/* Chooses an id from logits[0, n_vocab), which it changes by the adjustments adjust[adjust_at ..
+ * adjust_at + n_adjust): l = l + bias; if seen and repeat_penalty is on, l = l > 0 ? l / penalty
+ * : l * penalty; if n_answer > 0, l = l - presence, then l = l - frequency * (float)n_answer;
+ * each operation rounded. Returns -1 if then any logit is NaN or +inf, or all are -inf.
  *   Greedy (temperature 0): the lowest id of the largest logit.
- *   Else over candidates in the order logit descending, id ascending: keep the first top_k; z = (logit -
- *   max) / temperature; p = exp(z) (contract 4); keep those with p >= min_p (the best has p = 1);
- *   total = running float sum of p in candidate order; top_p: the shortest prefix whose running sum is
- *   >= top_p * total, at least one; with the prefix's running sum S: u = 24-bit uniform in [0, 1);
- *   the first candidate whose running sum is > u * S, else the last one.
- *   With neither top_k nor top_p nor min_p the candidates stay in id order: nothing is sorted.
- * u comes from Philox4x32-10 with key = (seed low, seed high) and counter = (position, sample_index, 0, 0):
- * the first word >> 8, times 2^-24.
- * scratch: tg_sample_scratch_bytes(n_vocab). */
+ *   Else each id has p = exp((logit - max) / temperature) (contract 4), and a dropped id p = +0:
+ *   top_k keeps the first k in the order logit descending, id ascending; min_p keeps p >= min_p
+ *   (the best has p = 1); top_p keeps, in the same order, the shortest run whose running float
+ *   sum is >= top_p * mass: at least one id, all when none reaches it. Then u in [0, 1) draws
+ *   from what is kept.
+ *   "mass" of p: per block of 64 ids the sum16 of p (place = id mod 64, ids beyond n_vocab +0);
+ *   the running float sum of the blocks, ascending, from +0. The draw: t = u * mass; the first
+ *   block whose running sum is > t; in it r = the running sum before the block, then r = r + p
+ *   by ascending id; the first id with r > t and p > 0, else the block's last id with p > 0. So
+ *   no sum depends on a sort, no id with p = 0 is ever drawn, and nothing is sorted but what
+ *   top_k or top_p may keep.
+ * u comes from Philox4x32-10 with key = (seed low, seed high) and counter = (position,
+ * sample_index, 0, 0): the first word >> 8, times 2^-24. scratch:
+ * tg_sample_scratch_bytes(n_vocab), 64-aligned. */
 typedef int32_t tg_sample_row_fn(float *logits, int32_t n_vocab, const tg_sample_params *p,
                                  const tg_sample_adjust *adjust, void *scratch);
 size_t tg_sample_scratch_bytes(int32_t n_vocab);
@@ -205,8 +229,8 @@ typedef struct tg_kernels {
     void (*add)(float *y, const float *x, int32_t n);
     tg_kv_store_fn *kv_store[TG_KV_TYPE_COUNT];
     tg_attend_fn *attend[TG_KV_TYPE_COUNT];
-    /* Merges a block (m, l, o [n]) into a running (*M, *L, O [n]); *M = -inf with *L = 0 is empty, and a
-     * block with l = 0 changes nothing. */
+    /* Merges a block (m, l, o [n]) into a running (*M, *L, O [n]); *M = -inf with *L = 0 is
+     * empty, and a block with l = 0 changes nothing. */
     void (*attend_merge)(float *M, float *L, float *O, float m, float l, const float *o, int32_t n);
     /* y [n] = O / L, zeros when L is 0. */
     void (*attend_finish)(float *y, const float *O, float L, int32_t n);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/cpu.h"
+
+#include "base/os.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static const char *const names[TG_CPU_TIER_COUNT] = {
+    [TG_CPU_REF] = "ref",
+    [TG_CPU_AVX2] = "avx2",
+    [TG_CPU_AVX512] = "avx512",
+};
+
+const char *tg_cpu_tier_name(tg_cpu_tier t)
+{
+    TG_ASSERT((int)t >= 0 && t < TG_CPU_TIER_COUNT);
+    return names[t];
+}
+
+#if defined(__x86_64__)
+
+/* Bits of CPUID leaf 1 ECX, leaf 7 EBX and ECX (Intel SDM volume 2A, CPUID), and the register state
+ * that the operating system saves according to XCR0 (volume 1, 13.3). */
+enum {
+    L1C_FMA = 1 << 12,
+    L1C_OSXSAVE = 1 << 27,
+    L1C_AVX = 1 << 28,
+    L1C_F16C = 1 << 29,
+    L7B_AVX2 = 1 << 5,
+    L7B_AVX512F = 1 << 16,
+    L7B_AVX512DQ = 1 << 17,
+    L7B_AVX512BW = 1 << 30,
+    L7C_VNNI = 1 << 11,
+    XCR0_YMM = 0x06, /* SSE and AVX state */
+    XCR0_ZMM = 0xe6  /* with mask registers, upper halves and registers 16..31 */
+};
+#define L7B_AVX512VL (1u << 31)
+
+static bool has_bits(uint32_t word, uint32_t bits)
+{
+    return (word & bits) == bits;
+}
+
+static uint32_t get_xcr0(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+tg_cpu_tier tg_cpu_detect(void)
+{
+    uint32_t a, b, c, d, l1c;
+    if (!__get_cpuid(1, &a, &b, &l1c, &d)) return TG_CPU_REF;
+    if (!has_bits(l1c, L1C_OSXSAVE | L1C_AVX | L1C_FMA | L1C_F16C)) return TG_CPU_REF;
+    uint32_t xcr0 = get_xcr0();
+    if (!has_bits(xcr0, XCR0_YMM)) return TG_CPU_REF;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return TG_CPU_REF;
+    if (!has_bits(b, L7B_AVX2)) return TG_CPU_REF;
+    uint32_t wide = L7B_AVX512F | L7B_AVX512DQ | L7B_AVX512BW | L7B_AVX512VL;
+    if (!has_bits(b, wide) || !has_bits(c, L7C_VNNI) || !has_bits(xcr0, XCR0_ZMM))
+        return TG_CPU_AVX2;
+    return TG_CPU_AVX512;
+}
+
+#else
+
+tg_cpu_tier tg_cpu_detect(void)
+{
+    return TG_CPU_REF;
+}
+
+#endif
+
+tg_status tg_cpu_choose(tg_cpu_tier *out, const char *name, tg_err *e)
+{
+    tg_cpu_tier best = tg_cpu_detect();
+    const char *from = "the caller";
+    if (!name) {
+        name = tg_env_get(TG_ENV_CPU);
+        from = "TG_CPU";
+    }
+    *out = best;
+    if (!name) return TG_OK;
+
+    char usable[64] = "";
+    for (int t = 0; t <= (int)best; t++) {
+        size_t n = strlen(usable);
+        snprintf(usable + n, sizeof usable - n, "%s%s", t ? ", " : "", names[t]);
+    }
+    for (int t = 0; t < TG_CPU_TIER_COUNT; t++) {
+        if (strcmp(name, names[t]) != 0) continue;
+        if (t > (int)best)
+            return tg_fail(e, TG_E_ARGUMENT,
+                           "this machine cannot run the CPU tier '%s' that %s names: use one of %s",
+                           name, from, usable);
+        *out = (tg_cpu_tier)t;
+        return TG_OK;
+    }
+    return tg_fail(e, TG_E_ARGUMENT, "unknown CPU tier '%s' from %s: use one of %s", name, from,
+                   usable);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cases_math.h - quantize, rms_norm, rope, glu, add: against ref to the bit, ref against double. */
+#ifndef TG_TESTS_KERNELS_CASES_MATH_H
+#define TG_TESTS_KERNELS_CASES_MATH_H
+
+#include "support.h"
+
+/* Lengths 0..129 one by one, then real widths. */
+static int32_t next_length(int32_t i)
+{
+    static const int32_t wide[] = {576, 640, 1536, 2048, 2056};
+    return i <= 129 ? i : wide[i - 130];
+}
+
+enum { N_LENGTHS = 135 };
+
+static void check_quantize(check *c)
+{
+    for (int32_t i = 0; i < N_LENGTHS * N_MOODS * 2; i++) {
+        int32_t n = next_length(i % N_LENGTHS);
+        mood how = (mood)(i / N_LENGTHS % N_MOODS);
+        bool is_wide = i / N_LENGTHS / N_MOODS;
+        snprintf(c->what, sizeof c->what, "n %d, wide %d, mood %d", n, is_wide, how);
+        float *x = end_buffer(0, 4 * (size_t)n);
+        fill_floats(c, x, (size_t)n, how);
+        size_t bytes = tg_a8_bytes(1, n, is_wide);
+        void *a = end_buffer(1, bytes), *b = end_buffer(2, bytes);
+        tg_a8 got, want;
+        tg_a8_place(&got, a, 1, n, is_wide);
+        tg_a8_place(&want, b, 1, n, is_wide);
+        c->k->quantize(&got, x, n);
+        c->ref->quantize(&want, x, n);
+        size_t codes = (size_t)got.padded, groups = codes / 32;
+        compare_bytes(c, "hi", got.hi, want.hi, codes);
+        if (is_wide) compare_bytes(c, "lo", got.lo, want.lo, codes);
+        compare_floats(c, "scale", got.scale, want.scale, groups);
+        compare_floats(c, "ssum", got.ssum, want.ssum, groups);
+        compare_bytes(c, "sum", got.sum, want.sum, groups * 4);
+        compare_bytes(c, "half", got.half, want.half, groups * 4);
+    }
+}
+
+/* A code is the nearest one: |x - scale code| <= scale / 2 and a little for the roundings of scale,
+ * reciprocal and product (each 2^-24 of at most `top` codes). */
+static void truth_quantize(check *c)
+{
+    for (int32_t i = 0; i < 2 * N_LENGTHS; i++) {
+        int32_t n = next_length(i % N_LENGTHS);
+        bool is_wide = i >= N_LENGTHS;
+        double top = is_wide ? 32512 : 127;
+        snprintf(c->what, sizeof c->what, "n %d, wide %d", n, is_wide);
+        float *x = end_buffer(0, 4 * (size_t)n);
+        fill_floats(c, x, (size_t)n, CALM);
+        tg_a8 a;
+        tg_a8_place(&a, end_buffer(1, tg_a8_bytes(1, n, is_wide)), 1, n, is_wide);
+        c->ref->quantize(&a, x, n);
+        for (int64_t g = 0; g < a.padded / 32; g++) {
+            int32_t sum = 0, half = 0;
+            double scale = (double)a.scale[g];
+            for (int64_t j = 32 * g; j < 32 * g + 32; j++) {
+                int32_t v = is_wide ? 256 * a.hi[j] + a.lo[j] : a.hi[j];
+                double want = j < n ? (double)x[j] : 0;
+                compare_bound(c, "x", (size_t)j, v * scale, want,
+                              scale * (0.5 + top * 4 * 0x1p-24));
+                sum += v;
+                if (j % 32 < 16) half += v;
+            }
+            if (sum != a.sum[g] || half != a.half[g]) fail_check("%s: code sums", c->what);
+            compare_bound(c, "ssum", (size_t)g, (double)a.ssum[g], scale * sum,
+                          fabs(scale * sum) * 0x1p-24);
+        }
+    }
+}
+
+static void check_rms_norm(check *c)
+{
+    for (int32_t i = 0; i < N_LENGTHS * N_MOODS; i++) {
+        int32_t n = next_length(i % N_LENGTHS);
+        size_t bytes = 4 * (size_t)n;
+        snprintf(c->what, sizeof c->what, "n %d, mood %d", n, i / N_LENGTHS);
+        float *x = end_buffer(0, bytes), *w = end_buffer(1, bytes);
+        fill_floats(c, x, (size_t)n, (mood)(i / N_LENGTHS));
+        fill_floats(c, w, (size_t)n, (mood)(i / N_LENGTHS));
+        float *got = end_buffer(2, bytes), *want = end_buffer(3, bytes);
+        c->k->rms_norm(got, x, w, n, 1e-5f);
+        c->ref->rms_norm(want, x, w, n, 1e-5f);
+        compare_floats(c, "y", got, want, (size_t)n);
+        c->k->rms_norm(x, x, w, n, 1e-5f); /* in place */
+        compare_floats(c, "y in place", x, want, (size_t)n);
+    }
+}
+
+static void truth_rms_norm(check *c)
+{
+    for (int32_t i = 0; i < N_LENGTHS; i++) {
+        int32_t n = next_length(i);
+        snprintf(c->what, sizeof c->what, "n %d", n);
+        float *x = end_buffer(0, 4 * (size_t)n), *w = end_buffer(1, 4 * (size_t)n);
+        fill_floats(c, x, (size_t)n, CALM);
+        fill_floats(c, w, (size_t)n, CALM);
+        float *y = end_buffer(2, 4 * (size_t)n);
+        c->ref->rms_norm(y, x, w, n, 1e-5f);
+        double s = 0;
+        for (int32_t j = 0; j < n; j++)
+            s += (double)x[j] * (double)x[j];
+        double r = 1 / sqrt(s / n + (double)1e-5f);
+        for (int32_t j = 0; j < n; j++) {
+            double want = (double)x[j] * r * (double)w[j];
+            compare_bound(c, "y", (size_t)j, (double)y[j], want,
+                          fabs(want) * (n / 32 + 6) * 0x1p-24);
+        }
+    }
+}
+
+static void check_rope(check *c)
+{
+    for (int32_t i = 0; i <= 130 * N_MOODS; i++) {
+        int32_t half = i % 130;
+        size_t bytes = 4 * (size_t)half;
+        snprintf(c->what, sizeof c->what, "n_rot %d", 2 * half);
+        float *got = end_buffer(0, 2 * bytes), *want = end_buffer(1, 2 * bytes);
+        float *cosine = end_buffer(2, bytes), *sine = end_buffer(3, bytes);
+        fill_floats(c, got, 2 * (size_t)half, (mood)(i / 130 % N_MOODS));
+        fill_floats(c, cosine, (size_t)half, CALM);
+        fill_floats(c, sine, (size_t)half, CALM);
+        memcpy(want, got, 2 * bytes);
+        c->k->rope(got, cosine, sine, 2 * half);
+        c->ref->rope(want, cosine, sine, 2 * half);
+        compare_floats(c, "x", got, want, 2 * (size_t)half);
+    }
+}
+
+static void truth_rope(check *c)
+{
+    enum { HALF = 64 };
+    float x[2 * HALF], y[2 * HALF], cosine[HALF], sine[HALF];
+    snprintf(c->what, sizeof c->what, "n_rot %d", 2 * HALF);
+    fill_floats(c, x, 2 * HALF, CALM);
+    for (int i = 0; i < HALF; i++) {
+        double angle = (double)next_normal(c) * 100;
+        cosine[i] = (float)cos(angle);
+        sine[i] = (float)sin(angle);
+    }
+    memcpy(y, x, sizeof y);
+    c->ref->rope(y, cosine, sine, 2 * HALF);
+    for (int i = 0; i < HALF; i++) {
+        double a = (double)x[i], b = (double)x[i + HALF], co = (double)cosine[i],
+               si = (double)sine[i];
+        double bound = (fabs(a) + fabs(b)) * 0x1p-23;
+        compare_bound(c, "y", (size_t)i, (double)y[i], a * co - b * si, bound);
+        compare_bound(c, "y", (size_t)(i + HALF), (double)y[i + HALF], b * co + a * si, bound);
+    }
+}
+
+static void check_glu_of(check *c, tg_act act)
+{
+    for (int32_t i = 0; i < N_LENGTHS * N_MOODS; i++) {
+        int32_t n = next_length(i % N_LENGTHS);
+        size_t bytes = 4 * (size_t)n;
+        snprintf(c->what, sizeof c->what, "n %d, mood %d", n, i / N_LENGTHS);
+        float *gate = end_buffer(0, bytes), *up = end_buffer(1, bytes);
+        fill_floats(c, gate, (size_t)n, (mood)(i / N_LENGTHS));
+        fill_floats(c, up, (size_t)n, (mood)(i / N_LENGTHS));
+        for (int32_t j = 0; j < n; j++) /* the edges of exp: -87 and 88 and around */
+            if (next_below(c, 8) == 0) gate[j] = gate[j] * 50.0f;
+        float *got = end_buffer(2, bytes), *want = end_buffer(3, bytes);
+        c->k->glu[act](got, gate, up, n);
+        c->ref->glu[act](want, gate, up, n);
+        compare_floats(c, "y", got, want, (size_t)n);
+        c->k->glu[act](gate, gate, up, n);
+        compare_floats(c, "y in place", gate, want, (size_t)n);
+    }
+}
+
+static void check_silu(check *c)
+{
+    check_glu_of(c, TG_ACT_SILU);
+}
+
+static void check_gelu(check *c)
+{
+    check_glu_of(c, TG_ACT_GELU_TANH);
+}
+
+/* Exact activations from their definitions: x sigmoid(x), and GELU's tanh form (Hendrycks and Gimpel,
+ * 2016): x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). */
+static double act_exact(tg_act act, double x)
+{
+    if (act == TG_ACT_SILU) return x / (1 + exp(-x));
+    return x / 2 * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
+
+static void truth_glu_of(check *c, tg_act act)
+{
+    for (int i = -100000; i <= 100000; i++) {
+        float g = (float)i * 1e-3f, up = 1, y;
+        snprintf(c->what, sizeof c->what, "g %.9g", (double)g);
+        c->ref->glu[act](&y, &g, &up, 1);
+        compare_bound(c, "y", 0, (double)y, act_exact(act, (double)g), fabs((double)g) * 0x1p-21);
+    }
+}
+
+static void truth_silu(check *c)
+{
+    truth_glu_of(c, TG_ACT_SILU);
+}
+
+static void truth_gelu(check *c)
+{
+    truth_glu_of(c, TG_ACT_GELU_TANH);
+}
+
+static void check_add(check *c)
+{
+    for (int32_t i = 0; i < N_LENGTHS * N_MOODS; i++) {
+        int32_t n = next_length(i % N_LENGTHS);
+        size_t bytes = 4 * (size_t)n;
+        snprintf(c->what, sizeof c->what, "n %d", n);
+        float *x = end_buffer(0, bytes), *got = end_buffer(1, bytes), *want = end_buffer(2, bytes);
+        fill_floats(c, x, (size_t)n, (mood)(i / N_LENGTHS));
+        fill_floats(c, got, (size_t)n, (mood)(i / N_LENGTHS));
+        memcpy(want, got, bytes);
+        c->k->add(got, x, n);
+        for (int32_t j = 0; j < n; j++)
+            want[j] = want[j] + x[j];
+        compare_floats(c, "y", got, want, (size_t)n);
+    }
+}
+
+#endif

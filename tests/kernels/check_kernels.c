@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * check_kernels.c - is every kernel of every tier this machine has the one that kernel.h defines?
+ *
+ * For each tier the table is refilled, and each entry whose function changed is run against the
+ * reference tier, to the bit; the reference itself is run against plain double precision within the
+ * bounds of kernel.h. A crash is caught, named, and the rest goes on.
+ *
+ *   check_kernels [--list] [--tier=NAME] [--kernel=PART] [--bench]
+ *
+ * TG_SEED sets the seed; it is reset before each check and printed with each failure. */
+#include "bench.h"
+#include "cases_attend.h"
+#include "cases_math.h"
+#include "cases_matmul.h"
+#include "cases_sample.h"
+
+typedef void case_fn(check *c);
+
+typedef struct kernel_case {
+    const char *name;
+    size_t at;      /* of the entry in tg_kernels */
+    case_fn *check; /* c->k against c->ref */
+    case_fn *truth; /* c->ref against double precision; NULL: `check` compares with the truth itself
+                        (but sample_row's is tests/unit/kernel/test_sample.c) */
+    case_fn *bench; /* NULL: none */
+    tg_layout layout; /* of matmul and embed */
+} kernel_case;
+
+#define ENTRY(field) offsetof(tg_kernels, field)
+
+static const kernel_case cases[] = {
+    {"quantize", ENTRY(quantize), check_quantize, truth_quantize, bench_quantize, 0},
+    {"rms_norm", ENTRY(rms_norm), check_rms_norm, truth_rms_norm, bench_rms_norm, 0},
+    {"rope", ENTRY(rope), check_rope, truth_rope, bench_rope, 0},
+    {"glu_silu", ENTRY(glu[TG_ACT_SILU]), check_silu, truth_silu, bench_silu, 0},
+    {"glu_gelu_tanh", ENTRY(glu[TG_ACT_GELU_TANH]), check_gelu, truth_gelu, bench_gelu, 0},
+    {"add", ENTRY(add), check_add, NULL, bench_add, 0},
+    {"kv_store_f32", ENTRY(kv_store[TG_KV_F32]), check_kv_store_f32, NULL, NULL, 0},
+    {"kv_store_f16", ENTRY(kv_store[TG_KV_F16]), check_kv_store_f16, NULL, bench_kv_store, 0},
+    {"attend_f32", ENTRY(attend[TG_KV_F32]), check_attend_f32, truth_attend_f32, bench_attend_f32,
+     0},
+    {"attend_f16", ENTRY(attend[TG_KV_F16]), check_attend_f16, truth_attend_f16, bench_attend_f16,
+     0},
+    {"attend_merge", ENTRY(attend_merge), check_merge, truth_merge, bench_merge, 0},
+    {"attend_finish", ENTRY(attend_finish), check_merge, truth_merge, NULL, 0},
+    {"sample_row", ENTRY(sample_row), check_sample_row, NULL, bench_sample, 0},
+};
+
+typedef void any_fn(void);
+
+static any_fn *get_entry(const tg_kernels *k, size_t at)
+{
+    any_fn *f;
+    memcpy(&f, (const char *)k + at, sizeof f);
+    return f;
+}
+
+typedef struct options {
+    const char *tier, *kernel;
+    bool is_list, is_bench;
+} options;
+
+static int n_passed, n_failed;
+static char alternate_stack[64 * 1024];
+
+static void catch_crash(int signal_number)
+{
+    siglongjmp(check_escape, signal_number);
+}
+
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+    stack_t stack = {.ss_sp = alternate_stack, .ss_size = sizeof alternate_stack};
+    sigaltstack(&stack, NULL);
+    struct sigaction act = {.sa_handler = catch_crash, .sa_flags = SA_ONSTACK | SA_NODEFER};
+    for (size_t i = 0; i < TG_COUNT(signals); i++)
+        sigaction(signals[i], &act, NULL);
+}
+
+/* Runs one check from a fresh seed and reports it. */
+static void run_case(const char *tier, const char *name, const char *kind, case_fn *f, check *c)
+{
+    c->rng = tg_test_seed();
+    c->what[0] = 0;
+    int why = sigsetjmp(check_escape, 1);
+    if (why == 0) {
+        f(c);
+        n_passed++;
+        printf("[       OK ] %s/%s%s\n", tier, name, kind);
+        return;
+    }
+    n_failed++;
+    if (why == 1000)
+        printf("[  FAILED  ] %s/%s%s: seed %#llx: %s\n", tier, name, kind,
+               (unsigned long long)tg_test_seed(), check_message);
+    else
+        printf("[  FAILED  ] %s/%s%s: signal %d, seed %#llx: %s\n", tier, name, kind, why,
+               (unsigned long long)tg_test_seed(), c->what);
+}
+
+/* The layout a matmul or embed case runs: cases take no argument. */
+static tg_layout current_layout;
+
+static void check_matmul(check *c)
+{
+    check_matmul_of(c, current_layout);
+}
+
+static void truth_matmul(check *c)
+{
+    truth_matmul_of(c, current_layout);
+}
+
+static void check_embed(check *c)
+{
+    truth_embed_of(c, current_layout);
+}
+
+static void bench_matmul(check *c)
+{
+    bench_matmul_of(c, current_layout);
+}
+
+static void run_entry(const options *o, tg_cpu_tier tier, const kernel_case *x, const tg_kernels *k,
+                      const tg_kernels *before, const tg_kernels *ref)
+{
+    const char *tier_name = tg_cpu_tier_name(tier);
+    bool is_new = tier == TG_CPU_REF || get_entry(k, x->at) != get_entry(before, x->at);
+    if (!is_new || (o->kernel && !strstr(x->name, o->kernel))) return;
+    current_layout = x->layout;
+    if (o->is_list) {
+        printf("%s/%s\n", tier_name, x->name);
+        return;
+    }
+    check c = {.k = k, .ref = ref};
+    if (o->is_bench) {
+        printf("%s/%s\n", tier_name, x->name);
+        c.rng = tg_test_seed();
+        if (x->bench) x->bench(&c);
+        return;
+    }
+    bool is_itself = tier == TG_CPU_REF && (x->truth || x->check == check_sample_row);
+    if (!is_itself) run_case(tier_name, x->name, "", x->check, &c);
+    if (tier == TG_CPU_REF && x->truth)
+        run_case(tier_name, x->name, " against double precision", x->truth, &c);
+}
+
+static void run_tier(const options *o, tg_cpu_tier tier)
+{
+    tg_kernels k, before = {0}, ref;
+    tg_kernels_fill_ref(&ref);
+    tg_kernels_fill(&k, tier);
+    if (tier != TG_CPU_REF) tg_kernels_fill(&before, (tg_cpu_tier)((int)tier - 1));
+    for (size_t i = 0; i < TG_COUNT(cases); i++)
+        run_entry(o, tier, &cases[i], &k, &before, &ref);
+    for (int l = 0; l < TG_LAYOUT_COUNT; l++) {
+        char name[2][64];
+        snprintf(name[0], sizeof name[0], "matmul_%s", tg_layout_rows[l].name);
+        snprintf(name[1], sizeof name[1], "embed_%s", tg_layout_rows[l].name);
+        size_t step = (size_t)l * sizeof(any_fn *);
+        kernel_case m = {name[0],      ENTRY(matmul) + step, check_matmul,
+                         truth_matmul, bench_matmul,         (tg_layout)l};
+        kernel_case e = {name[1], ENTRY(embed) + step, check_embed, NULL, NULL, (tg_layout)l};
+        run_entry(o, tier, &m, &k, &before, &ref);
+        run_entry(o, tier, &e, &k, &before, &ref);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    options o = {0};
+    for (int i = 1; i < argc; i++) {
+        if (!strncmp(argv[i], "--tier=", 7))
+            o.tier = argv[i] + 7;
+        else if (!strncmp(argv[i], "--kernel=", 9))
+            o.kernel = argv[i] + 9;
+        else if (!strcmp(argv[i], "--list"))
+            o.is_list = true;
+        else if (!strcmp(argv[i], "--bench"))
+            o.is_bench = true;
+        else {
+            fprintf(stderr,
+                    "usage: check_kernels [--list] [--tier=NAME] [--kernel=PART] [--bench]\n");
+            return 2;
+        }
+    }
+    catch_signals();
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    tg_fp_begin();
+    for (int t = 0; t <= (int)tg_cpu_detect(); t++)
+        if (!o.tier || !strcmp(o.tier, tg_cpu_tier_name((tg_cpu_tier)t)))
+            run_tier(&o, (tg_cpu_tier)t);
+    if (o.is_list || o.is_bench) return 0;
+    printf("[  PASSED  ] %d test(s).\n", n_passed);
+    if (n_failed) printf("[  FAILED  ] %d test(s).\n", n_failed);
+    return n_failed || !n_passed;
+}
