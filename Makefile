@@ -44,7 +44,7 @@ LINK_coll    := coll base
 LINK_device  := device coll kernel ir format base
 LINK_run     := run device coll kernel ir format base
 LINK_api     := api compile run device coll model kernel ir prompt format base
-LINK_app     := app
+LINK_app     := app base
 
 objects = $(patsubst src/%.c,$(B)/%.o,$(wildcard src/$(1)/*.c))
 libs    = $(foreach f,$(LINK_$(1)),$(B)/lib$(f).a)

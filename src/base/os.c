@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,38 @@ tg_status tg_disk_free_bytes(int64_t *out, const char *path, tg_err *e)
     }
     *out = (int64_t)v.f_bavail * (int64_t)v.f_frsize;
     return TG_OK;
+}
+
+/* Written by the handler, read by whoever may stop: the only way a signal can talk to us. */
+static volatile sig_atomic_t signal_pending, signal_count;
+
+static void mark_signal(int number)
+{
+    signal_pending = number;
+    if (++signal_count >= 3) _exit(128 + number);
+}
+
+void tg_signals_catch(void)
+{
+    struct sigaction a = {.sa_handler = mark_signal}; /* no SA_RESTART: a blocked read must end */
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+    a.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &a, NULL);
+}
+
+int tg_signal_find(void)
+{
+    return signal_pending;
+}
+
+int tg_signal_take(void)
+{
+    int number = signal_pending;
+    signal_pending = 0;
+    signal_count = 0;
+    return number;
 }
 
 const char *tg_env_get(tg_env which)

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "app/answer.h"
+
+#include "base/json.h"
+#include "base/os.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void tg_prompt_add_message(tg_buf *messages, const char *role, tg_str content)
+{
+    tg_buf_printf(messages, "%s{\"role\": \"%s\", \"content\": ", messages->len ? ", " : "[", role);
+    tg_json_add_quoted(messages, content);
+    tg_buf_add_byte(messages, '}');
+}
+
+tg_status tg_prompt_render(const tg_session *s, const tg_buf *messages, int32_t **ids,
+                           int32_t *n_ids, tg_err *e)
+{
+    tg_buf list = {0};
+    char *text = NULL;
+    tg_buf_add_str(&list, tg_buf_str(messages));
+    tg_buf_add_byte(&list, ']');
+    tg_status st = tg_buf_check(messages, e);
+    if (st == TG_OK) st = tg_buf_check(&list, e);
+    if (st == TG_OK) st = tg_model_render_chat(s->model, tg_buf_cstr(&list), NULL, true, &text, e);
+    if (st == TG_OK)
+        st = tg_model_tokenize(s->model, text, strlen(text), false, true, ids, n_ids, e);
+    tg_free(text);
+    tg_buf_deinit(&list);
+    return st;
+}
+
+/* A seed of 32 bits: short enough to be typed again. */
+static uint64_t draw_seed(void)
+{
+    uint32_t seed = 0;
+    FILE *f = fopen("/dev/urandom", "rbe");
+    if (!f || fread(&seed, sizeof seed, 1, f) != 1)
+        seed = (uint32_t)tg_time_ns() ^ (uint32_t)getpid();
+    if (f) fclose(f);
+    return seed;
+}
+
+static void say_sampling(const tg_sampling *p)
+{
+    tg_buf b = {0};
+    tg_buf_printf(&b, "temperature %g", (double)p->temperature);
+    if (p->top_k) tg_buf_printf(&b, ", top-k %" PRId32, p->top_k);
+    if (p->top_p > 0 && p->top_p < 1) tg_buf_printf(&b, ", top-p %g", (double)p->top_p);
+    if (p->min_p > 0) tg_buf_printf(&b, ", min-p %g", (double)p->min_p);
+    if (p->repeat_penalty > 0 && p->repeat_penalty != 1)
+        tg_buf_printf(&b, ", repeat-penalty %g", (double)p->repeat_penalty);
+    tg_say("the model's generation_config asks for sampling: %s, seed %" PRIu64
+           "; --temp 0 is greedy",
+           tg_buf_cstr(&b), p->seed);
+    tg_buf_deinit(&b);
+}
+
+tg_sampling tg_sampling_choose(const tg_session *s, const tg_args *a)
+{
+    static const tg_option_id asking[] = {TG_OPT_TOP_K, TG_OPT_TOP_P, TG_OPT_MIN_P};
+    tg_sampling p = tg_model_get_sampling(s->model);
+    bool is_models = p.temperature > 0 && !a->is_set[TG_OPT_TEMPERATURE];
+    for (size_t i = 0; i < TG_COUNT(asking); i++)
+        if (a->is_set[asking[i]] && p.temperature <= 0) p.temperature = 1;
+    if (a->is_set[TG_OPT_TEMPERATURE]) p.temperature = (float)a->real[TG_OPT_TEMPERATURE];
+    if (a->is_set[TG_OPT_TOP_K]) p.top_k = (int32_t)a->number[TG_OPT_TOP_K];
+    if (a->is_set[TG_OPT_TOP_P]) p.top_p = (float)a->real[TG_OPT_TOP_P];
+    if (a->is_set[TG_OPT_MIN_P]) p.min_p = (float)a->real[TG_OPT_MIN_P];
+    if (a->is_set[TG_OPT_REPEAT_PENALTY]) p.repeat_penalty = (float)a->real[TG_OPT_REPEAT_PENALTY];
+    if (a->is_set[TG_OPT_PRESENCE_PENALTY])
+        p.presence_penalty = (float)a->real[TG_OPT_PRESENCE_PENALTY];
+    if (a->is_set[TG_OPT_FREQUENCY_PENALTY])
+        p.frequency_penalty = (float)a->real[TG_OPT_FREQUENCY_PENALTY];
+    if (a->is_set[TG_OPT_SEED])
+        p.seed = (uint64_t)a->number[TG_OPT_SEED];
+    else
+        p.seed = p.temperature > 0 ? draw_seed() : 0;
+    if (is_models) say_sampling(&p);
+    return p;
+}
+
+tg_request_options tg_answer_options(const tg_session *s, const tg_args *a)
+{
+    return (tg_request_options){
+        .sampling = tg_sampling_choose(s, a),
+        .max_tokens = a->is_set[TG_OPT_PREDICT] ? (int32_t)a->number[TG_OPT_PREDICT] : 0,
+        .stop = a->texts,
+        .n_stop = a->n_texts,
+        .ignore_eos = a->is_set[TG_OPT_IGNORE_EOS],
+        .show_special = a->is_set[TG_OPT_SHOW_SPECIAL],
+    };
+}
+
+static bool take_text(void *context, const char *text, size_t n_bytes, const int32_t *ids,
+                      int32_t n_ids)
+{
+    tg_answer *x = context;
+    (void)ids;
+    (void)n_ids;
+    tg_buf_add(&x->text, text, n_bytes);
+    if (!x->out) return tg_signal_find() != 0;
+    tg_term_print(x->out, (tg_str){text, n_bytes});
+    return tg_signal_find() || tg_term_is_broken(x->out);
+}
+
+/* Steps here and not in tg_request_wait, so that a signal is heard while a long prompt is read. */
+tg_status tg_answer_run(tg_answer *x, tg_session *s, const int32_t *ids, int32_t n_ids,
+                        tg_request_options *o, tg_err *e)
+{
+    o->on_text = take_text;
+    o->context = x;
+    TG_TRY(tg_engine_submit(&x->request, s->engine, ids, n_ids, o, e));
+    while (tg_request_get_stats(x->request).finish == TG_FINISH_NONE) {
+        bool is_idle = false;
+        TG_TRY(tg_engine_step(s->engine, &is_idle, e));
+        if (tg_signal_find()) tg_request_cancel(x->request);
+    }
+    x->stats = tg_request_get_stats(x->request);
+    TG_TRY(tg_request_wait(x->request, e));
+    return tg_buf_check(&x->text, e);
+}
+
+void tg_answer_deinit(tg_answer *x)
+{
+    tg_request_free(x->request);
+    x->request = NULL;
+    tg_buf_deinit(&x->text);
+}
+
+double tg_answer_prompt_speed(const tg_request_stats *s)
+{
+    int32_t n = s->n_prompt_tokens - s->n_cached_tokens;
+    return n > 0 && s->prompt_ms > 0 ? 1000.0 * n / s->prompt_ms : NAN;
+}
+
+double tg_answer_decode_speed(const tg_request_stats *s)
+{
+    int32_t n = s->n_answer_tokens - 1; /* the first came with the prompt's last step */
+    return n > 0 && s->decode_ms > 0 ? 1000.0 * n / s->decode_ms : NAN;
+}
+
+static void add_speed(tg_buf *b, double speed)
+{
+    if (isfinite(speed)) tg_buf_printf(b, ", %.1f tokens/s", speed);
+}
+
+void tg_answer_say_stats(const tg_session *s, const tg_request_stats *stats)
+{
+    tg_engine_info info = tg_engine_get_info(s->engine);
+    tg_buf b = {0};
+    tg_buf_printf(&b, "prompt %" PRId32 " tokens", stats->n_prompt_tokens);
+    if (stats->n_cached_tokens) tg_buf_printf(&b, " (%" PRId32 " cached)", stats->n_cached_tokens);
+    tg_buf_printf(&b, " in %.0f ms", stats->prompt_ms);
+    add_speed(&b, tg_answer_prompt_speed(stats));
+    tg_buf_printf(&b, "; answer %" PRId32 " tokens in %.0f ms", stats->n_answer_tokens,
+                  stats->decode_ms);
+    add_speed(&b, tg_answer_decode_speed(stats));
+    tg_say("%s; first token after %.0f ms; loaded in %.1f ms; %.0f MB at most; %" PRId32
+           " threads, %s",
+           tg_buf_cstr(&b), stats->ttft_ms, s->load_ms, (double)tg_memory_peak_bytes() / 1e6,
+           info.n_threads, info.cpu_tier);
+    tg_buf_deinit(&b);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd_tokenize.c - tokenize and detokenize. */
+#include "app/command.h"
+#include "app/input.h"
+#include "app/report.h"
+#include "app/session.h"
+#include "app/term.h"
+#include "base/os.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+static tg_status print_ids(tg_session *s, const tg_args *a, const tg_input *in, tg_term *out,
+                           tg_err *e)
+{
+    int32_t *ids = NULL, n_ids = 0;
+    bool has_special = !a->is_set[TG_OPT_NO_SPECIAL];
+    tg_buf b = {0};
+    TG_TRY(tg_model_tokenize(s->model, tg_buf_cstr(&in->text), in->text.len, has_special,
+                             has_special, &ids, &n_ids, e));
+    if (a->is_set[TG_OPT_JSON]) {
+        tg_report_begin(&b, NULL);
+        tg_report_add_ids(&b, "tokens", ids, n_ids);
+        tg_report_add_int(&b, "count", n_ids);
+        tg_report_end(&b);
+    } else {
+        for (int32_t i = 0; i < n_ids; i++)
+            tg_buf_printf(&b, "%s%" PRId32, i ? " " : "", ids[i]);
+    }
+    tg_buf_add_byte(&b, '\n');
+    tg_term_write(out, tg_buf_str(&b));
+    tg_free(ids);
+    tg_status st = tg_buf_check(&b, e);
+    tg_buf_deinit(&b);
+    return st;
+}
+
+static tg_status print_text(tg_session *s, const tg_args *a, const tg_input *in, tg_term *out,
+                            tg_err *e)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    tg_buf b = {0};
+    TG_TRY(tg_model_detokenize(s->model, in->ids, in->n_ids, a->is_set[TG_OPT_NO_SPECIAL], &text,
+                               &n_bytes, e));
+    if (a->is_set[TG_OPT_JSON]) {
+        tg_report_begin(&b, NULL);
+        tg_report_add_text(&b, "text", (tg_str){text, n_bytes});
+        tg_report_end(&b);
+        tg_buf_add_byte(&b, '\n');
+        tg_term_write(out, tg_buf_str(&b));
+    } else {
+        tg_term_print(out, (tg_str){text, n_bytes});
+    }
+    tg_free(text);
+    tg_status st = tg_buf_check(&b, e);
+    tg_buf_deinit(&b);
+    return st;
+}
+
+typedef tg_status print_fn(tg_session *s, const tg_args *a, const tg_input *in, tg_term *out,
+                           tg_err *e);
+
+static int run(const tg_args *a, bool wants_ids, print_fn *print)
+{
+    const char *command = tg_commands[a->command].name;
+    tg_session session = {0};
+    tg_input in = {0};
+    tg_term out;
+    tg_err e = {0};
+    if (!tg_input_is_given(a))
+        return tg_exit_usage(command, "%s needs something to read: -p or -f", command);
+    tg_term_init(&out, STDOUT_FILENO);
+    tg_status s = tg_input_load(&in, a, wants_ids, &e);
+    tg_signals_catch();
+    if (s == TG_OK) s = tg_session_open(&session, a, false, &e);
+    if (s == TG_OK && !session.info.has_tokenizer)
+        s = tg_fail(&e, TG_E_UNSUPPORTED, "%s has no tokenizer", a->operand);
+    if (s == TG_OK) s = print(&session, a, &in, &out, &e);
+    int code = tg_exit_code(s, &e, &out);
+    tg_session_close(&session);
+    tg_input_deinit(&in);
+    return code;
+}
+
+int tg_run_tokenize(const tg_args *a)
+{
+    return run(a, false, print_ids);
+}
+
+int tg_run_detokenize(const tg_args *a)
+{
+    return run(a, true, print_text);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "app/report.h"
+
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static void add_key(tg_buf *b, const char *key)
+{
+    if (b->len && b->ptr[b->len - 1] != '{') tg_buf_add_cstr(b, ", ");
+    if (key) tg_buf_printf(b, "\"%s\": ", key);
+}
+
+void tg_report_begin(tg_buf *b, const char *key)
+{
+    add_key(b, key);
+    tg_buf_add_byte(b, '{');
+}
+
+void tg_report_end(tg_buf *b)
+{
+    tg_buf_add_byte(b, '}');
+}
+
+void tg_report_add_text(tg_buf *b, const char *key, tg_str value)
+{
+    add_key(b, key);
+    tg_json_add_quoted(b, value);
+}
+
+void tg_report_add_int(tg_buf *b, const char *key, int64_t value)
+{
+    add_key(b, key);
+    tg_buf_printf(b, "%" PRId64, value);
+}
+
+void tg_report_add_real(tg_buf *b, const char *key, double value)
+{
+    add_key(b, key);
+    if (isfinite(value))
+        tg_buf_printf(b, "%.9g", value);
+    else
+        tg_buf_add_cstr(b, "null");
+}
+
+void tg_report_add_ids(tg_buf *b, const char *key, const int32_t *ids, int32_t n_ids)
+{
+    add_key(b, key);
+    tg_buf_add_byte(b, '[');
+    for (int32_t i = 0; i < n_ids; i++)
+        tg_buf_printf(b, "%s%" PRId32, i ? ", " : "", ids[i]);
+    tg_buf_add_byte(b, ']');
+}

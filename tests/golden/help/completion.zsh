@@ -1,0 +1,116 @@
+#compdef trigraph
+# made by: trigraph --completion zsh
+if (( CURRENT == 2 )); then
+    compadd -- export generate chat tokenize detokenize inspect eval bench
+    return
+fi
+case $words[2] in
+export)
+    _arguments '2:model:_files' \
+        '--output=[the folder that becomes the artifact]:value:_files' \
+        '--force[replace DIR if it exists; readers of the old one are not disturbed]' \
+        '--dry-run[write nothing, print the memory plan]' \
+        '--dump-ir=[write nothing, print the graphs as they are after this pass]:value:_files' \
+        '--batch=[rows that run together]:value:_files' \
+        '--max-length=[tokens of a prompt and its answer]:value:_files' \
+        '--context-buckets=[sizes of a prompt step, ascending, separated by commas]:value:_files' \
+        '--speculation=[drafted tokens that one step verifies; 0 for none]:value:_files' \
+        '--weights=[how weights are stored; auto keeps the checkpoint'\''s formats]:value:_files' \
+        '--activations=[what activations become before a product with quantized weights]:value:_files' \
+        '--kv=[how keys and values are kept]:value:_files' \
+        '--config=[JSON with the same names; options given here win]:value:_files' \
+        '--help[print this and exit]' \
+        '--version[print the version and exit]'
+    ;;
+generate)
+    _arguments '2:model:_files' \
+        '--prompt=[the text]:value:_files' \
+        '--file=[the text, from a file; - is standard input]:value:_files' \
+        '--ids=[token ids, decimal, separated by spaces; - is standard input]:value:_files' \
+        '--system=[the system message before the conversation]:value:_files' \
+        '--raw[continue the text as it is, without the chat template]' \
+        '--predict=[at most this many tokens]:value:_files' \
+        '--stop=[end before this text; may be given up to 16 times]:value:_files' \
+        '--ignore-eos[do not end at the model'\''s stop tokens]' \
+        '--show-special[print special tokens too]' \
+        '--temp=[0 takes the likeliest token each time]:value:_files' \
+        '--top-k=[only the N likeliest tokens; 0 for all]:value:_files' \
+        '--top-p=[only the likeliest tokens that sum to X; 1 for all]:value:_files' \
+        '--min-p=[only tokens at least X times as likely as the best]:value:_files' \
+        '--repeat-penalty=[divides the odds of tokens that occurred; 1 for none]:value:_files' \
+        '--presence-penalty=[taken from tokens the answer already has]:value:_files' \
+        '--frequency-penalty=[taken from them once for each time they occurred]:value:_files' \
+        '--seed=[the same seed draws the same tokens, on any machine]:value:_files' \
+        '--threads=[worker threads; changes the speed and no result]:value:_files' \
+        '--json[print one JSON object on standard output]' \
+        '--stats[print times and speeds on standard error]' \
+        '--help[print this and exit]' \
+        '--version[print the version and exit]'
+    ;;
+chat)
+    _arguments '2:model:_files' \
+        '--system=[the system message before the conversation]:value:_files' \
+        '--predict=[at most this many tokens]:value:_files' \
+        '--stop=[end before this text; may be given up to 16 times]:value:_files' \
+        '--temp=[0 takes the likeliest token each time]:value:_files' \
+        '--top-k=[only the N likeliest tokens; 0 for all]:value:_files' \
+        '--top-p=[only the likeliest tokens that sum to X; 1 for all]:value:_files' \
+        '--min-p=[only tokens at least X times as likely as the best]:value:_files' \
+        '--repeat-penalty=[divides the odds of tokens that occurred; 1 for none]:value:_files' \
+        '--presence-penalty=[taken from tokens the answer already has]:value:_files' \
+        '--frequency-penalty=[taken from them once for each time they occurred]:value:_files' \
+        '--seed=[the same seed draws the same tokens, on any machine]:value:_files' \
+        '--threads=[worker threads; changes the speed and no result]:value:_files' \
+        '--stats[print times and speeds on standard error]' \
+        '--help[print this and exit]' \
+        '--version[print the version and exit]'
+    ;;
+tokenize)
+    _arguments '2:model:_files' \
+        '--prompt=[the text]:value:_files' \
+        '--file=[the text, from a file; - is standard input]:value:_files' \
+        '--no-special[neither add, read nor print special tokens]' \
+        '--json[print one JSON object on standard output]' \
+        '--help[print this and exit]' \
+        '--version[print the version and exit]'
+    ;;
+detokenize)
+    _arguments '2:model:_files' \
+        '--prompt=[the text]:value:_files' \
+        '--file=[the text, from a file; - is standard input]:value:_files' \
+        '--ids=[token ids, decimal, separated by spaces; - is standard input]:value:_files' \
+        '--no-special[neither add, read nor print special tokens]' \
+        '--json[print one JSON object on standard output]' \
+        '--help[print this and exit]' \
+        '--version[print the version and exit]'
+    ;;
+inspect)
+    _arguments '2:model:_files' \
+        '--verify[compare every checksum of an artifact, the weights'\'' too]' \
+        '--json[print one JSON object on standard output]' \
+        '--help[print this and exit]' \
+        '--version[print the version and exit]'
+    ;;
+eval)
+    _arguments '2:model:_files' \
+        '--prompt=[the text]:value:_files' \
+        '--file=[the text, from a file; - is standard input]:value:_files' \
+        '--ids=[token ids, decimal, separated by spaces; - is standard input]:value:_files' \
+        '--logits=[write float32 logits [tokens, vocabulary]; row i is after ids 0 to i]:value:_files' \
+        '--chunk=[tokens of a step; changes the speed and no result]:value:_files' \
+        '--threads=[worker threads; changes the speed and no result]:value:_files' \
+        '--json[print one JSON object on standard output]' \
+        '--help[print this and exit]' \
+        '--version[print the version and exit]'
+    ;;
+bench)
+    _arguments '2:model:_files' \
+        '--n-prompt=[tokens of the prompt]:value:_files' \
+        '--n-gen=[tokens of the answer]:value:_files' \
+        '--repetitions=[how often, after one run to warm up]:value:_files' \
+        '--threads=[worker threads; changes the speed and no result]:value:_files' \
+        '--json[print one JSON object on standard output]' \
+        '--help[print this and exit]' \
+        '--version[print the version and exit]'
+    ;;
+esac
