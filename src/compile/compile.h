@@ -75,5 +75,7 @@ TG_MUST_USE tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t,
  * tensors are rounded or quantized as the layout says. */
 TG_MUST_USE tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head_dim,
                                    int64_t tile, uint8_t *dst, tg_err *e);
+/* dst[0..n) = a norm or bias of n numbers, read through the fix; exact but for the addition of 1. */
+void tg_pack_vector(const tg_tensor *t, tg_fix fix, int32_t head_dim, float *dst);
 
 #endif

@@ -12,7 +12,7 @@
 #include "format/hparams.h"
 #include "ir/graph.h"
 
-enum { TG_MAX_LAYERS = 1024, TG_MAX_ROPES = 2 };
+enum { TG_MAX_ROPES = 2, TG_MAX_ROTARY_DIM = 512 };
 
 typedef enum tg_rope_kind {
     TG_ROPE_PLAIN,
@@ -35,20 +35,28 @@ typedef struct tg_rope_spec {
     bool is_truncated;       /* yarn: correction range rounded to whole dimensions */
     double attention_factor; /* yarn, longrope: multiplies cos and sin; always set */
     int32_t original_max_positions;
-    const double *freqs; /* longrope: rotary_dim / 2 divisors; GGUF rope_freqs */
+    /* rotary_dim / 2 divisors of the frequencies. longrope: up to original_max_positions and beyond;
+     * plain: those of GGUF's rope_freqs tensor, or NULL. Arena of the blueprint. */
+    const double *freqs, *long_freqs;
 } tg_rope_spec;
 
-/* Fills table [max_length][rotary_dim]: rotary_dim / 2 cosines, then as many sines, per position. */
-void tg_rope_fill(const tg_rope_spec *spec, int32_t max_length, float *table);
+/* out[0 .. rotary_dim / 2): the angle a position adds, in float32. Kinds that depend on the length of a text
+ * (dynamic, longrope) are settled by max_length, once for all positions. */
+void tg_rope_freqs(const tg_rope_spec *spec, int32_t max_length, float *out);
+/* Rows [first, first + n) of the table [max_length][rotary_dim]: rotary_dim / 2 cosines, then as many
+ * sines. Any split into calls gives the same bits. */
+void tg_rope_fill(const tg_rope_spec *spec, int32_t max_length, int32_t first, int32_t n,
+                  float *table);
 
 /* Zero means "not there" for what an architecture may lack. */
 typedef struct tg_hparams {
     int32_t n_layers, width, n_heads, n_kv_heads, head_dim, ffn;
     int32_t n_vocab; /* ids that exist; surplus embedding rows are never sampled */
     int32_t n_embed_rows;
-    int32_t max_positions; /* what the model was made for */
-    int32_t act;           /* tg_act of kernel.h by value: 0 silu, 1 gelu_tanh */
-    int32_t window;        /* of sliding layers */
+    int32_t max_positions;  /* what the model was made for */
+    int32_t position_limit; /* what can be asked for: more than that with dynamic rope scaling */
+    int32_t act;            /* tg_act of kernel.h by value: 0 silu, 1 gelu_tanh */
+    int32_t window;         /* of sliding layers */
     float norm_eps, embed_scale, attn_scale;
     bool is_tied;
     tg_rope_spec ropes[TG_MAX_ROPES]; /* 0: global, 1: of sliding layers where it differs */
@@ -93,9 +101,14 @@ typedef struct tg_arch {
     const char *gguf_arch;   /* general.architecture */
     const tg_weight_rule *rules;
     int32_t n_rules;
+    /* What may stand for the "model." that HF names begin with, NULL-terminated: the one under which the
+     * embedding is found. NULL: nothing else. */
+    const char *const *hf_prefixes;
     const char *const *ignored_tensors; /* substrings; NULL-terminated */
-    /* Reads and checks the checkpoint's keys; marks those it understands (format/hparams.h). */
-    tg_status (*read_hparams)(tg_hparams *out, tg_config *keys, tg_arena *arena, tg_err *e);
+    /* Reads and checks the checkpoint's keys; those it asks for count as understood (format/hparams.h). The
+     * checkpoint is there for numbers that a format keeps as tensors. */
+    tg_status (*read_hparams)(tg_hparams *out, tg_config *keys, const tg_checkpoint *c,
+                              tg_arena *arena, tg_err *e);
     void (*forward)(tg_build *b, const tg_hparams *h);
 } tg_arch;
 

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * gemma3.c - Gemma 3, the text model, alone or inside the multimodal one.
+ *
+ * Four norms a layer, norms over each head of q and k, embeddings scaled by sqrt(D), GeGLU, and two kinds
+ * of layers: sliding ones with a rotary table of their own, and global ones.
+ *
+ * Truth: transformers' models/gemma3 and llama.cpp's gemma3. All norms multiply by 1 + w: safetensors hold
+ * w, GGUF files hold 1 + w. GGUF does not permute q and k. */
+#include "model/block.h"
+#include "model/keys.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* clang-format off */
+static const tg_weight_rule rules[] = {
+    {.role = TG_W_EMBED, .hf = "model.embed_tokens.weight", .gguf = "token_embd.weight",
+     .rows = TG_SIZE_V, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+    {.role = TG_W_OUT_NORM, .hf = "model.norm.weight", .gguf = "output_norm.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
+    {.role = TG_W_HEAD, .hf = "lm_head.weight", .gguf = "output.weight",
+     .rows = TG_SIZE_V, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+
+    {.role = TG_W_ATTN_NORM, .hf = "model.layers.#.input_layernorm.weight",
+     .gguf = "blk.#.attn_norm.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
+    {.role = TG_W_Q, .hf = "model.layers.#.self_attn.q_proj.weight", .gguf = "blk.#.attn_q.weight",
+     .rows = TG_SIZE_HD, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+    {.role = TG_W_K, .hf = "model.layers.#.self_attn.k_proj.weight", .gguf = "blk.#.attn_k.weight",
+     .rows = TG_SIZE_KD, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+    {.role = TG_W_V, .hf = "model.layers.#.self_attn.v_proj.weight", .gguf = "blk.#.attn_v.weight",
+     .rows = TG_SIZE_KD, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+    {.role = TG_W_Q_BIAS, .hf = "model.layers.#.self_attn.q_proj.bias", .gguf = "blk.#.attn_q.bias",
+     .rows = TG_SIZE_HD, .cols = TG_SIZE_1, .is_optional = true, .split = TG_SPLIT_ROWS},
+    {.role = TG_W_K_BIAS, .hf = "model.layers.#.self_attn.k_proj.bias", .gguf = "blk.#.attn_k.bias",
+     .rows = TG_SIZE_KD, .cols = TG_SIZE_1, .is_optional = true, .split = TG_SPLIT_ROWS},
+    {.role = TG_W_V_BIAS, .hf = "model.layers.#.self_attn.v_proj.bias", .gguf = "blk.#.attn_v.bias",
+     .rows = TG_SIZE_KD, .cols = TG_SIZE_1, .is_optional = true, .split = TG_SPLIT_ROWS},
+    {.role = TG_W_Q_NORM, .hf = "model.layers.#.self_attn.q_norm.weight",
+     .gguf = "blk.#.attn_q_norm.weight",
+     .rows = TG_SIZE_HEAD, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
+    {.role = TG_W_K_NORM, .hf = "model.layers.#.self_attn.k_norm.weight",
+     .gguf = "blk.#.attn_k_norm.weight",
+     .rows = TG_SIZE_HEAD, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
+    {.role = TG_W_O, .hf = "model.layers.#.self_attn.o_proj.weight",
+     .gguf = "blk.#.attn_output.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_HD, .split = TG_SPLIT_COLS},
+    {.role = TG_W_O_BIAS, .hf = "model.layers.#.self_attn.o_proj.bias",
+     .gguf = "blk.#.attn_output.bias", .rows = TG_SIZE_D, .cols = TG_SIZE_1, .is_optional = true},
+    {.role = TG_W_ATTN_POST_NORM, .hf = "model.layers.#.post_attention_layernorm.weight",
+     .gguf = "blk.#.post_attention_norm.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
+
+    {.role = TG_W_FFN_NORM, .hf = "model.layers.#.pre_feedforward_layernorm.weight",
+     .gguf = "blk.#.ffn_norm.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
+    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_proj.weight", .gguf = "blk.#.ffn_gate.weight",
+     .rows = TG_SIZE_F, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+    {.role = TG_W_UP, .hf = "model.layers.#.mlp.up_proj.weight", .gguf = "blk.#.ffn_up.weight",
+     .rows = TG_SIZE_F, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight", .gguf = "blk.#.ffn_down.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_F, .split = TG_SPLIT_COLS},
+    {.role = TG_W_FFN_POST_NORM, .hf = "model.layers.#.post_feedforward_layernorm.weight",
+     .gguf = "blk.#.post_ffw_norm.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
+};
+
+/* The multimodal checkpoint's eyes, which a text model does not open. */
+static const char *const ignored_tensors[] = {
+    "rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", NULL,
+};
+
+/* Where the text model's tensors are: alone, and inside the multimodal one as transformers before and since
+ * version 5 names them. */
+static const char *const hf_prefixes[] = {
+    "model.", "language_model.model.", "model.language_model.", NULL,
+};
+
+/* The absent values are those of Gemma3TextConfig: released configs leave out what equals them. GGUF files
+ * hold every key. */
+#define FIELD(name) offsetof(tg_hparams, name)
+static const tg_key_row hf_keys[] = {
+    {"num_hidden_layers", NULL, FIELD(n_layers), 1, TG_MAX_LAYERS, 26},
+    {"hidden_size", NULL, FIELD(width), 1, 1 << 20, 2304},
+    {"intermediate_size", NULL, FIELD(ffn), 1, 1 << 22, 9216},
+    {"num_attention_heads", NULL, FIELD(n_heads), 1, 1 << 14, 8},
+    {"num_key_value_heads", NULL, FIELD(n_kv_heads), 1, 1 << 14, 4},
+    {"head_dim", NULL, FIELD(head_dim), 1, 1 << 14, 256},
+    {"max_position_embeddings", NULL, FIELD(max_positions), 1, INT32_MAX, 131072},
+};
+static const tg_key_row gguf_keys[] = {
+    {NULL, "*.block_count", FIELD(n_layers), 1, TG_MAX_LAYERS, TG_KEY_NEEDED},
+    {NULL, "*.embedding_length", FIELD(width), 1, 1 << 20, TG_KEY_NEEDED},
+    {NULL, "*.feed_forward_length", FIELD(ffn), 1, 1 << 22, TG_KEY_NEEDED},
+    {NULL, "*.attention.head_count", FIELD(n_heads), 1, 1 << 14, TG_KEY_NEEDED},
+    {NULL, "*.attention.head_count_kv", FIELD(n_kv_heads), 1, 1 << 14, TG_KEY_NEEDED},
+    {NULL, "*.attention.key_length", FIELD(head_dim), 1, 1 << 14, TG_KEY_NEEDED},
+    {NULL, "*.context_length", FIELD(max_positions), 1, INT32_MAX, TG_KEY_NEEDED},
+};
+
+static const tg_refusal hf_refusals[] = {
+    {"quantization_config", TG_REFUSE_PRESENT, 0, "quantized Hugging Face weights are not read"},
+    {"attn_logit_softcapping", TG_REFUSE_PRESENT, 0, "scores are not capped"},
+    {"final_logit_softcapping", TG_REFUSE_PRESENT, 0, "logits are not capped"},
+    {"use_bidirectional_attention", TG_REFUSE_TRUE, 0, "attention is causal"},
+    {"rope_parameters.rope_theta", TG_REFUSE_PRESENT, 0, "each kind of layer has its own table"},
+};
+
+static const tg_refusal gguf_refusals[] = {
+    {"*.attn_logit_softcapping", TG_REFUSE_UNLESS, 0, "scores are not capped"},
+    {"*.final_logit_softcapping", TG_REFUSE_UNLESS, 0, "logits are not capped"},
+    {"*.attention.causal", TG_REFUSE_FALSE, 0, "attention is causal"},
+    {"*.pooling_type", TG_REFUSE_UNLESS, 0, "the model must give logits"},
+};
+/* clang-format on */
+
+/* Five sliding layers, then a global one: the pattern of every released Gemma 3. */
+enum { DEFAULT_PATTERN = 6 };
+
+/* Every pattern-th layer is global. */
+static void set_pattern(tg_hparams *h, int32_t pattern)
+{
+    for (int32_t l = 0; l < h->n_layers; l++)
+        h->is_sliding[l] = (l + 1) % pattern != 0;
+}
+
+static tg_status read_hf_layers(tg_hparams *h, tg_config *c, tg_err *e)
+{
+    int32_t pattern = DEFAULT_PATTERN;
+    bool is_present = false;
+    h->window = 4096;
+    TG_TRY(tg_config_get_i32(c, "sliding_window", 1, INT32_MAX, &h->window, &is_present, e));
+    TG_TRY(
+        tg_config_get_i32(c, "sliding_window_pattern", 1, TG_MAX_LAYERS, &pattern, &is_present, e));
+    set_pattern(h, pattern);
+    /* What newer configs keep of the pattern when they write layer_types, which wins. */
+    tg_config_ignore(c, "_sliding_window_pattern");
+    return tg_hparams_read_layer_types(h, c, &is_present, e);
+}
+
+/* Older configs have rope_theta and rope_scaling for the global layers and rope_local_base_freq for the
+ * sliding ones, which are never scaled; newer ones an object for each kind. */
+static tg_status read_hf_ropes(tg_hparams *h, tg_config *c, tg_arena *a, tg_err *e)
+{
+    bool is_old = tg_rope_has_scaling(c);
+    if (is_old && tg_config_has(c, "rope_parameters.full_attention"))
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: rope_scaling and rope_parameters.full_attention are both there; "
+                       "remove one.",
+                       tg_config_get_file(c));
+    tg_rope_keys global = {
+        .object = is_old ? "rope_scaling" : "rope_parameters.full_attention",
+        .theta_key = "rope_theta",
+        .theta_absent = 1e6,
+    };
+    tg_rope_keys local = {
+        .object = "rope_parameters.sliding_attention",
+        .theta_key = "rope_local_base_freq",
+        .theta_absent = 1e4,
+    };
+    TG_TRY(tg_rope_read_hf(&h->ropes[0], h, c, &global, a, e));
+    return tg_rope_read_hf(&h->ropes[1], h, c, &local, a, e);
+}
+
+static tg_status read_hf(tg_hparams *h, tg_config *c, tg_arena *a, tg_err *e)
+{
+    double scalar = 256;
+    bool is_present = false;
+    TG_TRY(tg_config_refuse(c, hf_refusals, TG_COUNT(hf_refusals), e));
+    TG_TRY(tg_hparams_read_act(h, c, "hidden_activation", "gelu_pytorch_tanh", e));
+    h->is_tied = true;
+    TG_TRY(tg_config_get_bool(c, "tie_word_embeddings", &h->is_tied, &is_present, e));
+    TG_TRY(tg_config_get_f64(c, "query_pre_attn_scalar", &scalar, &is_present, e));
+    if (!(scalar > 0))
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: query_pre_attn_scalar is %g, but must be greater than 0.",
+                       tg_config_get_file(c), scalar);
+    h->attn_scale = (float)(1 / sqrt(scalar));
+    /* Biases are used where the checkpoint has them; the rest is about images. */
+    static const char *const ignored[] = {
+        "attention_bias",  "vision_config",     "mm_tokens_per_image", "boi_token_index",
+        "eoi_token_index", "image_token_index", "hidden_act",          "image_token_id",
+        "boi_token_id",    "eoi_token_id",
+    };
+    for (size_t i = 0; i < TG_COUNT(ignored); i++)
+        tg_config_ignore(c, ignored[i]);
+    TG_TRY(read_hf_layers(h, c, e));
+    return read_hf_ropes(h, c, a, e);
+}
+
+static tg_status read_gguf_layers(tg_hparams *h, tg_config *c, tg_err *e)
+{
+    const bool *list = NULL;
+    int32_t n = 0, pattern = DEFAULT_PATTERN;
+    bool is_present = false;
+    TG_TRY(tg_config_get_i32(c, "*.attention.sliding_window", 0, INT32_MAX, &h->window, &is_present,
+                             e));
+    if (h->window == 0) return TG_OK;
+
+    /* One number or one flag per layer: ggml reads both. */
+    const char *key = "*.attention.sliding_window_pattern";
+    if (tg_config_get_i32(c, key, 1, TG_MAX_LAYERS, &pattern, &is_present, NULL) == TG_OK) {
+        set_pattern(h, pattern);
+        return TG_OK;
+    }
+    TG_TRY(tg_config_get_bools(c, key, &list, &n, NULL, e));
+    if (n != h->n_layers)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: attention.sliding_window_pattern has %d entries for %d layers.",
+                       tg_config_get_file(c), n, h->n_layers);
+    for (int32_t l = 0; l < n; l++)
+        h->is_sliding[l] = list[l];
+    return TG_OK;
+}
+
+static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
+                           tg_err *e)
+{
+    int32_t value_dim = h->head_dim;
+    double local_theta = 1e4;
+    bool is_present = false;
+    TG_TRY(tg_config_refuse(c, gguf_refusals, TG_COUNT(gguf_refusals), e));
+    TG_TRY(
+        tg_config_get_i32(c, "*.attention.value_length", 1, 1 << 14, &value_dim, &is_present, e));
+    if (value_dim != h->head_dim)
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "%s: keys of %d and values of %d numbers are not supported; they must be "
+                       "equal.",
+                       tg_config_get_file(c), h->head_dim, value_dim);
+    TG_TRY(read_gguf_layers(h, c, e));
+    TG_TRY(tg_rope_read_gguf(&h->ropes[0], h, c, ck, 1e6, a, e));
+    TG_TRY(tg_config_get_f64(c, "*.rope.freq_base_swa", &local_theta, &is_present, e));
+    if (!(local_theta > 1))
+        return tg_fail(e, TG_E_CORRUPT, "%s: rope.freq_base_swa is %g, but must be greater than 1.",
+                       tg_config_get_file(c), local_theta);
+    h->ropes[1] = (tg_rope_spec){.rotary_dim = h->ropes[0].rotary_dim,
+                                 .theta = local_theta,
+                                 .factor = 1,
+                                 .attention_factor = 1,
+                                 .original_max_positions = h->max_positions};
+    h->act = 1; /* gelu_tanh: no Gemma has another, and the file does not say */
+    /* query_pre_attn_scalar is not in the file. It is the head size but for the 27B model, known by its 62
+     * layers, where it is D / heads (168); llama.cpp decides in the same way. */
+    double scalar = h->n_layers == 62 ? (double)h->width / h->n_heads : h->head_dim;
+    h->attn_scale = (float)(1 / sqrt(scalar));
+    return TG_OK;
+}
+
+static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
+                              tg_err *e)
+{
+    bool is_gguf = tg_config_get_kind(c) == TG_CHECKPOINT_GGUF;
+    if (is_gguf)
+        TG_TRY(tg_hparams_read_rows(h, c, gguf_keys, TG_COUNT(gguf_keys), e));
+    else
+        TG_TRY(tg_hparams_read_rows(h, c, hf_keys, TG_COUNT(hf_keys), e));
+    TG_TRY(tg_hparams_check_heads(h, c, e));
+    TG_TRY(tg_hparams_read_eps(h, c, 1e-6, e));
+    TG_TRY(tg_hparams_read_vocab(h, c, ck, is_gguf ? 0 : 262208, e));
+    TG_TRY(is_gguf ? read_gguf(h, c, ck, a, e) : read_hf(h, c, a, e));
+    h->position_limit = h->max_positions;
+    /* Rounded to the type the reference computes in: float32. */
+    h->embed_scale = (float)sqrt((double)h->width);
+    return TG_OK;
+}
+
+static void forward(tg_build *b, const tg_hparams *h)
+{
+    tg_value x = tg_build_embed(b, TG_W_EMBED, tg_build_tokens(b), h->embed_scale); /* [T, D] */
+    for (int32_t l = 0; l < h->n_layers; l++) {
+        bool is_sliding = h->is_sliding[l];
+        tg_attention_block attention = {
+            .rope = is_sliding ? TG_W_ROPE_1 : TG_W_ROPE_0,
+            .rotary_dim = h->ropes[is_sliding].rotary_dim,
+            .window = is_sliding ? h->window : 0,
+        };
+        x = tg_build_layer_begin(b, l, x);
+        tg_value y = tg_build_rms_norm(b, x, TG_W_ATTN_NORM, h->norm_eps);
+        y = tg_block_attention(b, h, y, &attention);
+        x = tg_build_add(b, x, tg_build_rms_norm(b, y, TG_W_ATTN_POST_NORM, h->norm_eps));
+        y = tg_build_rms_norm(b, x, TG_W_FFN_NORM, h->norm_eps);
+        y = tg_block_glu(b, h, y);
+        x = tg_build_add(b, x, tg_build_rms_norm(b, y, TG_W_FFN_POST_NORM, h->norm_eps));
+        x = tg_build_layer_end(b, x);
+    }
+    tg_block_output(b, h, x);
+}
+
+const tg_arch tg_arch_gemma3 = {
+    .name = "gemma3",
+    .hf_types = {"gemma3_text", "gemma3"},
+    .gguf_arch = "gemma3",
+    .rules = rules,
+    .n_rules = TG_COUNT(rules),
+    .hf_prefixes = hf_prefixes,
+    .ignored_tensors = ignored_tensors,
+    .read_hparams = read_hparams,
+    .forward = forward,
+};

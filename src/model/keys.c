@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/keys.h"
+
+#include "base/log.h"
+#include "ir/infer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert((int)TG_MAX_ROTARY_DIM == (int)TG_MAX_HEAD_DIM, "a whole head may rotate");
+
+static bool is_gguf(const tg_config *c)
+{
+    return tg_config_get_kind(c) == TG_CHECKPOINT_GGUF;
+}
+
+tg_status tg_hparams_read_rows(tg_hparams *h, tg_config *c, const tg_key_row *rows, int32_t n,
+                               tg_err *e)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const tg_key_row *r = &rows[i];
+        const char *key = is_gguf(c) ? r->gguf : r->hf;
+        int32_t value = r->absent;
+        bool is_present = false;
+        if (key)
+            TG_TRY(tg_config_get_i32(c, key, r->low, r->high, &value,
+                                     r->absent == TG_KEY_NEEDED ? NULL : &is_present, e));
+        memcpy((char *)h + r->field, &value, sizeof value);
+    }
+    return TG_OK;
+}
+
+tg_status tg_hparams_check_heads(tg_hparams *h, tg_config *c, tg_err *e)
+{
+    const char *file = tg_config_get_file(c);
+    if (h->n_kv_heads == 0) h->n_kv_heads = h->n_heads;
+    if (h->n_kv_heads > h->n_heads || h->n_heads % h->n_kv_heads != 0)
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "%s: %d attention heads cannot share %d key/value heads: the first number "
+                       "must be a multiple of the second.",
+                       file, h->n_heads, h->n_kv_heads);
+    if (h->head_dim == 0) {
+        if (h->width % h->n_heads != 0)
+            return tg_fail(e, TG_E_CORRUPT,
+                           "%s: a width of %d does not divide into %d heads, and the file names no "
+                           "head size (%s).",
+                           file, h->width, h->n_heads,
+                           is_gguf(c) ? "attention.key_length" : "head_dim");
+        h->head_dim = h->width / h->n_heads;
+    }
+    if (h->head_dim % TG_HEAD_DIM_STEP != 0 || h->head_dim > TG_MAX_HEAD_DIM)
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "%s: a head size of %d is not supported; it must be a multiple of %d, at "
+                       "most %d.",
+                       file, h->head_dim, TG_HEAD_DIM_STEP, TG_MAX_HEAD_DIM);
+    return TG_OK;
+}
+
+tg_status tg_hparams_read_eps(tg_hparams *h, tg_config *c, double absent, tg_err *e)
+{
+    const char *key = is_gguf(c) ? "*.attention.layer_norm_rms_epsilon" : "rms_norm_eps";
+    double eps = absent;
+    bool is_present = false;
+    TG_TRY(tg_config_get_f64(c, key, &eps, is_gguf(c) ? NULL : &is_present, e));
+    if (!(eps > 0 && eps < 1))
+        return tg_fail(e, TG_E_CORRUPT, "%s: %s is %g, but must lie between 0 and 1.",
+                       tg_config_get_file(c), key, eps);
+    h->norm_eps = (float)eps;
+    return TG_OK;
+}
+
+tg_status tg_hparams_read_act(tg_hparams *h, tg_config *c, const char *key, const char *absent,
+                              tg_err *e)
+{
+    /* In the order of tg_act (kernel.h), which a model cannot see. */
+    static const struct {
+        const char *name;
+        int32_t act;
+    } acts[] = {{"silu", 0}, {"swish", 0}, {"gelu_pytorch_tanh", 1}};
+    tg_str name = tg_str_from_cstr(absent);
+    bool is_present = false;
+    TG_TRY(tg_config_get_str(c, key, &name, &is_present, e));
+    for (size_t i = 0; i < TG_COUNT(acts); i++) {
+        if (!tg_str_is(name, acts[i].name)) continue;
+        h->act = acts[i].act;
+        return TG_OK;
+    }
+    return tg_fail(e, TG_E_UNSUPPORTED,
+                   "%s: %s '%.*s' is not supported; known are silu and gelu_pytorch_tanh.",
+                   tg_config_get_file(c), key, (int)TG_MIN(name.len, (size_t)60), name.ptr);
+}
+
+tg_status tg_hparams_read_vocab(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
+                                int32_t absent, tg_err *e)
+{
+    h->n_vocab = absent;
+    bool is_present = false;
+    TG_TRY(tg_config_get_i32(c, is_gguf(c) ? "*.vocab_size" : "vocab_size", 1, INT32_MAX / 2,
+                             &h->n_vocab, absent == TG_KEY_NEEDED ? NULL : &is_present, e));
+    if (!is_gguf(c)) return TG_OK;
+
+    /* The list of tokens is what can be spelled; a key that says more speaks of padding. */
+    const tg_gguf_kv *tokens = tg_gguf_find(tg_checkpoint_get_gguf(ck), "tokenizer.ggml.tokens");
+    if (tokens && tokens->n > 0 && (h->n_vocab == 0 || tokens->n != h->n_vocab)) {
+        if (tokens->n > INT32_MAX / 2)
+            return tg_fail(e, TG_E_CORRUPT, "%s: a list of %" PRId64 " tokens is too long.",
+                           tg_config_get_file(c), tokens->n);
+        h->n_vocab = (int32_t)tokens->n;
+    }
+    return TG_OK;
+}
+
+tg_status tg_hparams_read_layer_types(tg_hparams *h, tg_config *c, bool *is_present, tg_err *e)
+{
+    const tg_str *types = NULL;
+    int32_t n = 0;
+    TG_TRY(tg_config_get_strs(c, "layer_types", &types, &n, is_present, e));
+    if (!*is_present) return TG_OK;
+    if (n != h->n_layers)
+        return tg_fail(e, TG_E_CORRUPT, "%s: layer_types has %d entries for %d layers.",
+                       tg_config_get_file(c), n, h->n_layers);
+    for (int32_t l = 0; l < n; l++) {
+        h->is_sliding[l] = tg_str_is(types[l], "sliding_attention");
+        if (!h->is_sliding[l] && !tg_str_is(types[l], "full_attention"))
+            return tg_fail(e, TG_E_UNSUPPORTED,
+                           "%s: layer_types[%d] is '%.*s'; supported are full_attention and "
+                           "sliding_attention.",
+                           tg_config_get_file(c), l, (int)TG_MIN(types[l].len, (size_t)60),
+                           types[l].ptr);
+    }
+    return TG_OK;
+}
+
+tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_err *e)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const tg_refusal *r = &rows[i];
+        bool is_refused = false, is_present = false, flag = false;
+        double number = 0;
+        switch (r->when) {
+        case TG_REFUSE_PRESENT: is_refused = tg_config_has(c, r->key); break;
+        case TG_REFUSE_TRUE:
+        case TG_REFUSE_FALSE:
+            TG_TRY(tg_config_get_bool(c, r->key, &flag, &is_present, e));
+            is_refused = is_present && flag == (r->when == TG_REFUSE_TRUE);
+            break;
+        case TG_REFUSE_UNLESS:
+            TG_TRY(tg_config_get_f64(c, r->key, &number, &is_present, e));
+            is_refused = is_present && number != r->neutral;
+            break;
+        }
+        if (!is_refused) continue;
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "%s: key '%s' changes the model's arithmetic in a way that is not "
+                       "supported: %s.",
+                       tg_config_get_file(c), r->key, r->reason);
+    }
+    return TG_OK;
+}
+
+void tg_config_ignore_common(tg_config *c)
+{
+    static const char *const hf[] = {
+        "/model_type",
+        "model_type",
+        "architectures",
+        "auto_map",
+        "transformers_version",
+        "transformers.js_config",
+        "torch_dtype",
+        "dtype",
+        "_name_or_path",
+        "_attn_implementation*",
+        "attn_implementation",
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "sep_token_id",
+        "unk_token_id",
+        "decoder_start_token_id",
+        "use_cache",
+        "cache_implementation",
+        "initializer_range",
+        "attention_dropout",
+        "hidden_dropout*",
+        "pretraining_tp",
+        "output_attentions",
+        "output_hidden_states",
+        "return_dict",
+        "is_encoder_decoder",
+        "is_decoder",
+        "chunk_size_feed_forward",
+        "gradient_checkpointing",
+        "id2label",
+        "label2id",
+        "problem_type",
+        "torchscript",
+        "unsloth_*",
+        "is_llama_config",
+        /* generation settings that old configs carry */
+        "max_length",
+        "min_length",
+        "do_sample",
+        "temperature",
+        "top_k",
+        "top_p",
+        "typical_p",
+        "repetition_penalty",
+        "length_penalty",
+        "no_repeat_ngram_size",
+        "num_beams",
+        "num_beam_groups",
+        "num_return_sequences",
+        "early_stopping",
+        "diversity_penalty",
+        "suppress_tokens",
+        "bad_words_ids",
+        "task_specific_params",
+        "prefix",
+    };
+    static const char *const gguf[] = {"general.*", "tokenizer.*", "split.*", "quantize.*"};
+    if (is_gguf(c)) {
+        for (size_t i = 0; i < TG_COUNT(gguf); i++)
+            tg_config_ignore(c, gguf[i]);
+        (void)tg_config_has(c, "*.rope.scaling.finetuned");
+        (void)tg_config_has(c, "*.tensor_data_layout");
+    } else {
+        for (size_t i = 0; i < TG_COUNT(hf); i++)
+            tg_config_ignore(c, hf[i]);
+    }
+}

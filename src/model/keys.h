@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * keys.h - reading hyperparameters that many architectures spell alike.
+ *
+ * Sizes are rows of a table, so that an architecture lists its keys, limits and defaults in one
+ * place; rotary settings have one reader, because every family took them over with all their
+ * spellings; and what a family must not silently miss is a row with the reason. */
+#ifndef TG_MODEL_KEYS_H
+#define TG_MODEL_KEYS_H
+
+#include "model/model.h"
+
+enum { TG_KEY_NEEDED = -1 };
+
+/* A whole number in a checkpoint's keys, for an int32_t field of tg_hparams. */
+typedef struct tg_key_row {
+    const char *hf, *gguf; /* NULL: that format has no such key, and `absent` is taken */
+    size_t field;          /* offsetof */
+    int32_t low, high;
+    int32_t absent; /* the value when the key is not there, or TG_KEY_NEEDED */
+} tg_key_row;
+
+TG_MUST_USE tg_status tg_hparams_read_rows(tg_hparams *h, tg_config *c, const tg_key_row *rows,
+                                           int32_t n, tg_err *e);
+
+/* After the rows: key heads and head size where absent (0) follow from the others, and the sizes are ones
+ * the kernels and the attention can do. */
+TG_MUST_USE tg_status tg_hparams_check_heads(tg_hparams *h, tg_config *c, tg_err *e);
+
+/* norm_eps; `absent` is taken when an HF config does not say. */
+TG_MUST_USE tg_status tg_hparams_read_eps(tg_hparams *h, tg_config *c, double absent, tg_err *e);
+/* act, from the first of the two keys that is there, else `absent`. HF only: in a GGUF file the
+ * architecture says it. */
+TG_MUST_USE tg_status tg_hparams_read_act(tg_hparams *h, tg_config *c, const char *key,
+                                          const char *absent, tg_err *e);
+/* n_vocab: config.json's vocab_size (`absent` when it does not say), or how many tokens a GGUF file lists. */
+TG_MUST_USE tg_status tg_hparams_read_vocab(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
+                                            int32_t absent, tg_err *e);
+/* is_sliding from "layer_types", which wins over any pattern; its length must be n_layers. */
+TG_MUST_USE tg_status tg_hparams_read_layer_types(tg_hparams *h, tg_config *c, bool *is_present,
+                                                  tg_err *e);
+
+/* One rotary table from config.json: `object` is the path of the object that holds rope_type and its
+ * numbers ("rope_scaling", "rope_parameters.full_attention"; it may be absent: a plain table).
+ * `theta_key` is the place outside it, NULL for none. Needs head_dim and max_positions. */
+typedef struct tg_rope_keys {
+    const char *object;
+    const char *theta_key;
+    double theta_absent;
+} tg_rope_keys;
+
+TG_MUST_USE tg_status tg_rope_read_hf(tg_rope_spec *out, const tg_hparams *h, tg_config *c,
+                                      const tg_rope_keys *k, tg_arena *a, tg_err *e);
+/* Does config.json have the older object, rope_scaling, with a type in it? It wins where both are, as in
+ * transformers. */
+bool tg_rope_has_scaling(tg_config *c);
+/* The global table of a GGUF file: rope.freq_base, rope.scaling.*, and the tensors rope_freqs,
+ * rope_factors_short, rope_factors_long. */
+TG_MUST_USE tg_status tg_rope_read_gguf(tg_rope_spec *out, const tg_hparams *h, tg_config *c,
+                                        const tg_checkpoint *ck, double theta_absent, tg_arena *a,
+                                        tg_err *e);
+
+/* Keys that would change the arithmetic in a way this build does not do. */
+typedef enum tg_refuse_when {
+    TG_REFUSE_PRESENT, /* anything but null */
+    TG_REFUSE_TRUE,
+    TG_REFUSE_FALSE,
+    TG_REFUSE_UNLESS /* a number other than `neutral` */
+} tg_refuse_when;
+
+typedef struct tg_refusal {
+    const char *key;
+    tg_refuse_when when;
+    double neutral;
+    const char *reason; /* "quantized Hugging Face weights are not read": ends the sentence */
+} tg_refusal;
+
+TG_MUST_USE tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_err *e);
+
+/* Keys that say nothing about a forward pass, in either kind of file. */
+void tg_config_ignore_common(tg_config *c);
+
+#endif
