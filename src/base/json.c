@@ -8,21 +8,37 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* jansson does not always say that memory was refused: some paths report a syntax error instead. */
+static _Thread_local bool is_refused;
+
+static void *new_or_note(size_t n)
+{
+    void *p = tg_mem_new(n);
+    if (!p) is_refused = true;
+    return p;
+}
+
 static void use_our_memory(void)
 {
-    json_set_alloc_funcs(tg_mem_new, tg_mem_free);
+    json_set_alloc_funcs(new_or_note, tg_mem_free);
 }
 
 tg_status tg_json_parse(json_t **out, tg_str text, const char *name, tg_err *e)
 {
     pthread_once(&once, use_our_memory);
     json_error_t err;
-    *out = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &err);
+    is_refused = false;
+    *out = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
+                      &err);
     if (*out) return TG_OK;
-    if (json_error_code(&err) == json_error_out_of_memory)
+    if (is_refused || json_error_code(&err) == json_error_out_of_memory)
         return tg_fail_nomem(e, text.len, "a JSON document");
-    return tg_fail(e, TG_E_CORRUPT, "%s: line %d, column %d is not valid JSON: %s", name, err.line,
-                   err.column, err.text);
+    tg_buf shown = {0}; /* jansson quotes what it met, control bytes and all */
+    tg_buf_add_escaped(&shown, tg_str_from_cstr(err.text));
+    tg_status s = tg_fail(e, TG_E_CORRUPT, "%s: line %d, column %d is not valid JSON: %s", name,
+                          err.line, err.column, tg_buf_cstr(&shown));
+    tg_buf_deinit(&shown);
+    return s;
 }
 
 tg_status tg_json_load(json_t **out, const char *path, tg_err *e)

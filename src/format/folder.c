@@ -102,27 +102,28 @@ static int compare_names(const void *a, const void *b)
 static tg_status check_index_entry(const weight_files *w, const char *tensor, const json_t *file,
                                    tg_err *e)
 {
+    tg_shown shown = tg_name_show(tg_str_from_cstr(tensor));
     const char *name = json_string_value(file);
     if (!name)
-        return tg_fail(e, TG_E_CORRUPT, "%s: the file of tensor '%.200s' is no string",
-                       w->index_path, tensor);
+        return tg_fail(e, TG_E_CORRUPT, "%s: the file of tensor '%s' is no string", w->index_path,
+                       shown.text);
     if (!is_plain_name(name))
         return tg_fail(e, TG_E_CORRUPT,
-                       "%s: tensor '%.200s' is said to be in '%.100s', which is no plain file name",
-                       w->index_path, tensor, name);
+                       "%s: tensor '%s' is said to be in '%s', which is no plain file name",
+                       w->index_path, shown.text, tg_name_show(tg_str_from_cstr(name)).text);
     if (!tg_str_has_suffix(tg_str_from_cstr(name), TG_STR(".safetensors")))
         return tg_fail(e, TG_E_UNSUPPORTED,
-                       "%s: tensor '%.200s' is in '%.100s', which is no safetensors file",
-                       w->index_path, tensor, name);
+                       "%s: tensor '%s' is in '%s', which is no safetensors file", w->index_path,
+                       shown.text, name);
     return TG_OK;
 }
 
 /* The distinct file names of the index, sorted. */
-static tg_status list_indexed(tg_checkpoint *c, weight_files *w, tg_err *e)
+static tg_status list_indexed(tg_checkpoint *c, weight_files *w, tg_str text, tg_err *e)
 {
     const char *tensor;
     json_t *file;
-    TG_TRY(tg_json_load(&w->index, w->index_path, e));
+    TG_TRY(tg_json_parse(&w->index, text, w->index_path, e));
     w->map = json_object_get(w->index, "weight_map");
     if (!json_is_object(w->map))
         return tg_fail(e, TG_E_CORRUPT, "%s: has no \"weight_map\" object", w->index_path);
@@ -188,7 +189,7 @@ static tg_status find_weight_files(tg_checkpoint *c, weight_files *w, const char
     if (!w->index_path) return tg_fail_nomem(e, strlen(folder), "a path");
     if (!tg_path_exists(w->index_path)) return list_unindexed(c, w, folder, e);
     TG_TRY(tg_checkpoint_add_file(c, w->index_path, index_name, &f, e));
-    return list_indexed(c, w, e);
+    return list_indexed(c, w, (tg_str){(const char *)f->map.data, f->map.n_bytes}, e);
 }
 
 /* ---- tensors */
@@ -255,8 +256,8 @@ static tg_status check_listed(const tg_checkpoint *c, const weight_files *w, tg_
     {
         if (tg_names_find(&c->names, tg_str_from_cstr(tensor)) < 0)
             return tg_fail(e, TG_E_CORRUPT,
-                           "%s: puts tensor '%.200s' into %s, which does not hold it",
-                           w->index_path, tensor, json_string_value(file));
+                           "%s: puts tensor '%s' into %s, which does not hold it", w->index_path,
+                           tg_name_show(tg_str_from_cstr(tensor)).text, json_string_value(file));
     }
     return TG_OK;
 }

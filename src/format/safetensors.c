@@ -81,7 +81,8 @@ static tg_status take_notes(tg_safetensors *x, tg_arena *a, json_t *notes, tg_er
     json_object_foreach(notes, key, value)
     {
         if (!json_is_string(value))
-            return tg_fail(e, TG_E_CORRUPT, "__metadata__ key '%s' is no string", key);
+            return tg_fail(e, TG_E_CORRUPT, "__metadata__ key '%s' is no string",
+                           tg_name_show(tg_str_from_cstr(key)).text);
         tg_note *note = &x->notes[x->n_notes++];
         size_t n_key = strlen(key), n_value = json_string_length(value);
         note->key = (tg_str){tg_arena_copy_str(a, key, n_key), n_key};
@@ -106,9 +107,9 @@ static tg_status take_dtype(tg_tensor *t, const json_t *entry, tg_err *e)
             known[n++] = tg_dtype_get_row((tg_dtype)i)->safetensors;
     const char *near = tg_find_nearest_name(name, known, n);
     return tg_fail(e, TG_E_UNSUPPORTED,
-                   "tensor '%s' has dtype '%.40s', which this program does not read; the nearest "
+                   "tensor '%s' has dtype '%s', which this program does not read; the nearest "
                    "it reads is %s",
-                   t->name.ptr, name, near ? near : "F32");
+                   t->name.ptr, tg_name_show(tg_str_from_cstr(name)).text, near ? near : "F32");
 }
 
 static tg_status take_shape(tg_tensor *t, const json_t *entry, tg_err *e)

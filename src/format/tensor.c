@@ -108,3 +108,15 @@ bool tg_name_is_printable(tg_str s)
         if ((unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f) return false;
     return true;
 }
+
+tg_shown tg_name_show(tg_str s)
+{
+    tg_shown out = {{0}};
+    tg_buf b = {0};
+    tg_buf_add_escaped(&b, (tg_str){s.ptr, TG_MIN(s.len, sizeof out.text)});
+    size_t n = TG_MIN(b.len, sizeof out.text - 4);
+    if (n) memcpy(out.text, b.ptr, n);
+    if (b.len > n || s.len > sizeof out.text) memcpy(out.text + n, "...", 4);
+    tg_buf_deinit(&b);
+    return out;
+}

@@ -54,4 +54,11 @@ void tg_names_print_hint(tg_buf *out, const tg_names *x, tg_str text);
 /* Not empty, UTF-8, and no control characters: fit for a message. */
 bool tg_name_is_printable(tg_str s);
 
+/* Anything else from a file in a message: escaped and cut, as a value, tg_name_show(s).text. */
+typedef struct tg_shown {
+    char text[128];
+} tg_shown;
+
+tg_shown tg_name_show(tg_str s);
+
 #endif

@@ -1,0 +1,721 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whole checkpoints: split GGUF sets, Hugging Face folders, hub caches, and the real models. */
+#include "format/checkpoint.h"
+
+#include "format_files.h"
+
+#include <sys/stat.h>
+
+static const uint64_t dims_4[] = {4};
+
+/* Takes the folder away again and checks that nothing stayed allocated. */
+typedef struct place {
+    const char *dir;
+    int64_t alive;
+} place;
+
+static place begin(void)
+{
+    begin_log();
+    return (place){make_folder(), tg_mem_n_alive()};
+}
+
+static void end(place p, tg_checkpoint *c)
+{
+    tg_checkpoint_close(c);
+    assert_int_equal(tg_mem_n_alive(), p.alive);
+    remove_folder(p.dir);
+}
+
+static tg_checkpoint *open_good(const char *path)
+{
+    tg_checkpoint *c = NULL;
+    tg_err e = {0};
+    if (tg_checkpoint_open(&c, path, &e) != TG_OK) fail_msg("%s", e.msg);
+    return c;
+}
+
+static void assert_refused(const char *path, const char *words)
+{
+    tg_checkpoint *c = NULL;
+    tg_err e = {0};
+    assert_int_not_equal(tg_checkpoint_open(&c, path, &e), TG_OK);
+    assert_null(c);
+    assert_says(&e, words);
+}
+
+/* ---- GGUF */
+
+/* A shard with one tensor of four floats. */
+static void save_shard(const char *dir, const char *name, int no, int count, int n_all,
+                       const char *tensor)
+{
+    tg_buf b = {0};
+    put_header(&b, 3, 1, no == 0 ? 4 : 3);
+    put_kv_u16(&b, "split.no", (uint16_t)no);
+    put_kv_u16(&b, "split.count", (uint16_t)count);
+    put_key(&b, "split.tensors.count", KV_I32), put_u32(&b, (uint32_t)n_all);
+    if (no == 0) put_kv_str(&b, "general.architecture", "llama");
+    put_tensor(&b, tensor, 1, dims_4, GGUF_F32, 0);
+    put_padding(&b, 32);
+    for (int i = 0; i < 4; i++) {
+        float f = (float)(10 * no + i);
+        put(&b, &f, sizeof f);
+    }
+    save_buf(dir, name, &b);
+}
+
+static void save_three(const char *dir)
+{
+    save_shard(dir, "m-00001-of-00003.gguf", 0, 3, 3, "a");
+    save_shard(dir, "m-00002-of-00003.gguf", 1, 3, 3, "b");
+    save_shard(dir, "m-00003-of-00003.gguf", 2, 3, 3, "c");
+}
+
+static void any_shard_opens_the_whole_set(void **state)
+{
+    (void)state;
+    place p = begin();
+    char path[128];
+    save_three(p.dir);
+    for (int shard = 0; shard <= 3; shard++) {
+        if (shard == 0)
+            snprintf(path, sizeof path, "%s", p.dir); /* the folder: its first shard counts */
+        else
+            snprintf(path, sizeof path, "%s/m-0000%d-of-00003.gguf", p.dir, shard);
+        tg_checkpoint *c = open_good(path);
+        assert_int_equal(tg_checkpoint_get_kind(c), TG_CHECKPOINT_GGUF);
+        assert_int_equal(tg_checkpoint_n_files(c), 3);
+        assert_int_equal(tg_checkpoint_n_tensors(c), 3);
+        assert_non_null(strstr(tg_checkpoint_get_path(c), "-00001-of-"));
+        const tg_tensor *t = tg_checkpoint_find_tensor(c, TG_STR("c"));
+        assert_non_null(t);
+        assert_non_null(strstr(t->file, "-00003-of-"));
+        float f[4];
+        tg_dtype_unpack(t->dtype, t->data, f, 4);
+        assert_true(f[0] == 20 && f[3] == 23);
+        assert_non_null(tg_gguf_find(tg_checkpoint_get_gguf(c), "general.architecture"));
+        tg_checkpoint_close(c);
+    }
+    end(p, NULL);
+}
+
+/* C15, one fault after another. */
+static void faults_of_split_files_are_named(void **state)
+{
+    (void)state;
+    place p = begin();
+    char first[128], third[128], other[128];
+    snprintf(first, sizeof first, "%s/m-00001-of-00003.gguf", p.dir);
+    snprintf(third, sizeof third, "%s/m-00003-of-00003.gguf", p.dir);
+    snprintf(other, sizeof other, "%s/renamed.gguf", p.dir);
+
+    save_three(p.dir);
+    assert_int_equal(unlink(third), 0);
+    assert_refused(first, "m-00003-of-00003.gguf: shard 3 of 3 is missing");
+
+    save_shard(p.dir, "m-00003-of-00003.gguf", 1, 3, 3, "c");
+    assert_refused(first, "is shard 2 of 3 by its keys and 3 of 3 by its name");
+
+    save_shard(p.dir, "m-00003-of-00003.gguf", 2, 4, 3, "c");
+    assert_refused(first, "is shard 3 of 4 by its keys and 3 of 3 by its name");
+
+    save_shard(p.dir, "m-00003-of-00003.gguf", 2, 3, 3, "a");
+    assert_refused(first, "tensor 'a' is in two files");
+
+    save_three(p.dir);
+    save_shard(p.dir, "m-00001-of-00003.gguf", 0, 3, 7, "a");
+    assert_refused(first, "its shards have 3 tensors; split.tensors.count says 7");
+
+    save_three(p.dir);
+    assert_int_equal(rename(first, other), 0);
+    assert_refused(other, "is shard 1 of 3 by its keys, but its name does not end in "
+                          "'-00001-of-00003.gguf'");
+
+    save_shard(p.dir, "m-00001-of-00003.gguf", 0, 2, 3, "a");
+    assert_refused(first, "is shard 1 of 2 by its keys, but its name");
+
+    save_shard(p.dir, "m-00001-of-00003.gguf", 5, 3, 3, "a");
+    assert_refused(first, "split.no and split.count are 5 and 3");
+    end(p, NULL);
+}
+
+static void glued_shards_are_refused(void **state)
+{
+    (void)state;
+    place p = begin();
+    tg_buf all = {0};
+    tg_err e = {0};
+    char path[128];
+    save_three(p.dir);
+    for (int i = 1; i <= 3; i++) {
+        snprintf(path, sizeof path, "%s/m-0000%d-of-00003.gguf", p.dir, i);
+        assert_int_equal(tg_file_load(&all, path, 1 << 20, &e), TG_OK);
+    }
+    assert_refused(save_buf(p.dir, "glued.gguf", &all), "a second GGUF file begins at byte");
+    end(p, NULL);
+}
+
+static void a_folder_with_several_models_asks_which(void **state)
+{
+    (void)state;
+    place p = begin();
+    tg_buf b = {0};
+    for (int i = 0; i < 2; i++) {
+        put_header(&b, 3, 0, 0);
+        save_buf(p.dir, i ? "b.gguf" : "a.gguf", &b);
+    }
+    assert_refused(p.dir, "holds 2 GGUF models (a.gguf, b.gguf): name one");
+    put_header(&b, 3, 0, 0);
+    const char *path = save_buf(p.dir, "a.gguf", &b);
+    tg_checkpoint *c = open_good(path);
+    end(p, c);
+}
+
+static void a_path_that_is_no_model_is_said_to_be_none(void **state)
+{
+    (void)state;
+    place p = begin();
+    char path[128];
+    assert_refused("", "the path of the model is empty");
+    assert_refused("/nonexistent/model.gguf", "No such file");
+    assert_refused(p.dir, "holds neither a config.json nor a GGUF file");
+    assert_refused(save_text(p.dir, "x.gguf", ""), "x.gguf: is empty");
+    assert_refused(save_text(p.dir, "model.safetensors", "x"), "name the folder");
+    snprintf(path, sizeof path, "%s/dangling.gguf", p.dir);
+    assert_int_equal(symlink("/nonexistent/blob", path), 0);
+    assert_refused(path, "the download did not finish");
+    end(p, NULL);
+}
+
+/* ---- Hugging Face folders */
+
+static void save_weights(const char *dir, const char *name, const char *json, size_t n_data)
+{
+    tg_buf b = {0};
+    put_safetensors(&b, json, n_data);
+    save_buf(dir, name, &b);
+}
+
+#define U8_TENSOR(name) "{\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}"
+
+static void save_sharded(const char *dir)
+{
+    save_text(dir, "config.json", "{\"model_type\":\"llama\"}");
+    save_weights(dir, "model-00001-of-00002.safetensors", U8_TENSOR("a"), 4);
+    save_weights(dir, "model-00002-of-00002.safetensors", U8_TENSOR("b"), 4);
+    save_text(dir, "model.safetensors.index.json",
+              "{\"metadata\":{\"total_size\":8},\"weight_map\":{"
+              "\"b\":\"model-00002-of-00002.safetensors\","
+              "\"a\":\"model-00001-of-00002.safetensors\"}}");
+}
+
+static void a_folder_is_read_with_all_its_papers(void **state)
+{
+    (void)state;
+    place p = begin();
+    save_sharded(p.dir);
+    save_text(p.dir, "generation_config.json", "{\"eos_token_id\":[1,2]}");
+    save_text(p.dir, "tokenizer_config.json", "{\"bos_token\":{\"content\":\"<s>\"}}");
+    save_text(p.dir, "tokenizer.json", "{}");
+    save_text(p.dir, "chat_template.jinja", "");
+    save_text(p.dir, "additional_chat_templates/rag.jinja", "rag text");
+    save_text(p.dir, "additional_chat_templates/notes.txt", "no template");
+    tg_checkpoint *c = open_good(p.dir);
+    assert_int_equal(tg_checkpoint_get_kind(c), TG_CHECKPOINT_HF);
+    assert_int_equal(tg_checkpoint_n_tensors(c), 2);
+    assert_non_null(tg_checkpoint_find_tensor(c, TG_STR("b")));
+    assert_null(tg_checkpoint_find_tensor(c, TG_STR("c")));
+    const json_t *config = tg_checkpoint_get_json(c, TG_HF_CONFIG);
+    assert_string_equal(json_string_value(json_object_get(config, "model_type")), "llama");
+    assert_int_equal(json_object_size(tg_checkpoint_get_json(c, TG_HF_GENERATION_CONFIG)), 1);
+    assert_null(tg_checkpoint_get_json(c, TG_HF_TOKENIZER));
+    assert_true(tg_str_is(tg_checkpoint_get_text(c, TG_HF_TOKENIZER), "{}"));
+    tg_str template = tg_checkpoint_get_text(c, TG_HF_CHAT_TEMPLATE);
+    assert_non_null(template.ptr); /* there, and empty */
+    assert_int_equal(template.len, 0);
+    assert_int_equal(tg_checkpoint_n_templates(c), 1);
+    assert_string_equal(tg_checkpoint_get_template(c, 0)->name, "rag");
+    assert_true(tg_str_is(tg_checkpoint_get_template(c, 0)->text, "rag text"));
+    assert_null(tg_checkpoint_get_gguf(c));
+    /* 5 parts, 1 template, the index, 2 shards */
+    assert_int_equal(tg_checkpoint_n_files(c), 9);
+    const tg_source_file *f = tg_checkpoint_get_file(c, 0);
+    assert_string_equal(f->part, "config.json");
+    assert_int_equal(f->n_bytes, 22);
+    assert_true(f->mtime_ns > 0);
+    assert_string_equal(test_log, "");
+    end(p, c);
+}
+
+static void absent_papers_are_absent(void **state)
+{
+    (void)state;
+    place p = begin();
+    save_text(p.dir, "config.json", "{}");
+    save_weights(p.dir, "model.safetensors", U8_TENSOR("a"), 4);
+    tg_checkpoint *c = open_good(p.dir);
+    for (int i = TG_HF_GENERATION_CONFIG; i < TG_HF_PART_COUNT; i++) {
+        assert_null(tg_checkpoint_get_json(c, (tg_hf_part)i));
+        assert_null(tg_checkpoint_get_text(c, (tg_hf_part)i).ptr);
+    }
+    assert_non_null(strstr(tg_checkpoint_get_part_path(c, TG_HF_TOKENIZER), "/tokenizer.json"));
+    assert_int_equal(tg_checkpoint_n_templates(c), 0);
+    end(p, c);
+}
+
+/* C27 */
+static void the_index_is_authoritative(void **state)
+{
+    (void)state;
+    place p = begin();
+    save_sharded(p.dir);
+    /* Strays with other values of the same tensors, and a tensor the index does not list. */
+    save_weights(p.dir, "model.safetensors", U8_TENSOR("a"), 4);
+    save_weights(p.dir, "consolidated.safetensors", U8_TENSOR("b"), 4);
+    save_weights(p.dir, "model-00002-of-00002.safetensors",
+                 "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+                 "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}",
+                 8);
+    tg_checkpoint *c = open_good(p.dir);
+    assert_int_equal(tg_checkpoint_n_tensors(c), 2);
+    const tg_tensor *a = tg_checkpoint_find_tensor(c, TG_STR("a"));
+    const tg_tensor *b = tg_checkpoint_find_tensor(c, TG_STR("b"));
+    assert_non_null(strstr(a->file, "model-00001-of-00002.safetensors"));
+    assert_int_equal(*(const uint8_t *)b->data, 4);
+    assert_non_null(strstr(test_log, "1 tensors are not in the index and are not used, such as 'a' "
+                                     "in "));
+    end(p, c);
+}
+
+static void faults_of_the_index_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *index, *words;
+    } cases[] = {
+        {"{\"weight_map\":{\"a\":\"model-00003-of-00003.safetensors\"}}",
+         "index.json: lists the file model-00003-of-00003.safetensors, which is missing"},
+        {"{\"weight_map\":{\"zz\":\"model-00001-of-00002.safetensors\"}}",
+         "puts tensor 'zz' into model-00001-of-00002.safetensors, which does not hold it"},
+        {"{\"weight_map\":{\"a\":\"../model-00001-of-00002.safetensors\"}}",
+         "is said to be in '../model-00001-of-00002.safetensors', which is no plain file name"},
+        {"{\"weight_map\":{\"a\":\"/etc/passwd\"}}", "no plain file name"},
+        {"{\"weight_map\":{\"a\":\"..\"}}", "no plain file name"},
+        {"{\"weight_map\":{\"a\":\"\"}}", "no plain file name"},
+        {"{\"weight_map\":{\"a\":\"\\u001b[2J\"}}", "is said to be in '\\x1b[2J'"},
+        {"{\"weight_map\":{\"a\":\"pytorch_model.bin\"}}", "which is no safetensors file"},
+        {"{\"weight_map\":{\"a\":1}}", "the file of tensor 'a' is no string"},
+        {"{\"weight_map\":[]}", "has no \"weight_map\" object"},
+        {"[]", "has no \"weight_map\" object"},
+        {"{\"weight_map\":{\"a\":\"x.safetensors\",\"a\":\"y.safetensors\"}}", "duplicate"},
+        {"{", "index.json: line 1"},
+        {"{\"a\": \x1b[2J}", "near '\\x1b'"},
+        {"", "index.json: line 1"},
+    };
+    place p = begin();
+    save_sharded(p.dir);
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
+        save_text(p.dir, "model.safetensors.index.json", cases[i].index);
+        assert_refused(p.dir, cases[i].words);
+    }
+    end(p, NULL);
+}
+
+static void folders_without_an_index_need_one_file(void **state)
+{
+    (void)state;
+    place p = begin();
+    char path[128];
+    save_text(p.dir, "config.json", "{}");
+    assert_refused(p.dir, "has no weights: no safetensors file is in it");
+    save_text(p.dir, "pytorch_model.bin", "x");
+    assert_refused(p.dir, "has weights only as pytorch_model.bin, which is not read");
+    save_weights(p.dir, "consolidated.safetensors", U8_TENSOR("a"), 4);
+    assert_refused(p.dir, "which is not read");
+    save_weights(p.dir, "one.safetensors", U8_TENSOR("a"), 4);
+    tg_checkpoint *c = open_good(p.dir); /* the only one, whatever its name */
+    tg_checkpoint_close(c);
+    save_weights(p.dir, "two.safetensors", U8_TENSOR("a"), 4);
+    assert_refused(p.dir, "has 2 safetensors files and no model.safetensors.index.json");
+    save_weights(p.dir, "model.safetensors", U8_TENSOR("b"), 4);
+    c = open_good(p.dir);
+    assert_non_null(tg_checkpoint_find_tensor(c, TG_STR("b")));
+    tg_checkpoint_close(c);
+    snprintf(path, sizeof path, "%s/model.safetensors", p.dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("/nonexistent/blob", path), 0);
+    assert_refused(p.dir, "the download did not finish");
+    end(p, NULL);
+}
+
+/* C28 */
+static void a_tensor_left_out_at_saving_is_found_by_its_note(void **state)
+{
+    (void)state;
+    place p = begin();
+    save_text(p.dir, "config.json", "{}");
+    save_weights(p.dir, "model.safetensors",
+                 "{\"__metadata__\":{\"format\":\"pt\",\"lm_head.weight\":\"embed.weight\","
+                 "\"gone\":\"nowhere\"},"
+                 "\"embed.weight\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+                 4);
+    tg_checkpoint *c = open_good(p.dir);
+    assert_int_equal(tg_checkpoint_n_tensors(c), 1);
+    assert_ptr_equal(tg_checkpoint_find_tensor(c, TG_STR("lm_head.weight")),
+                     tg_checkpoint_get_tensor(c, 0));
+    assert_null(tg_checkpoint_find_tensor(c, TG_STR("gone")));
+    end(p, c);
+}
+
+/* C14 */
+static void an_absent_tensor_is_called_absent_with_the_nearest_name(void **state)
+{
+    (void)state;
+    place p = begin();
+    const tg_tensor *t = NULL;
+    tg_err e = {0};
+    save_text(p.dir, "config.json", "{}");
+    save_weights(p.dir, "model.safetensors", U8_TENSOR("model.norm.weight"), 4);
+    tg_checkpoint *c = open_good(p.dir);
+    tg_str name = TG_STR("model.norms.weight");
+    assert_int_equal(tg_checkpoint_get_named_tensor(c, name, &t, &e), TG_E_CORRUPT);
+    assert_says(&e, "has no tensor 'model.norms.weight'; the nearest is 'model.norm.weight'");
+    end(p, c);
+}
+
+/* C37 where it concerns reading: Python's json refuses all of these but the duplicates and
+ * surrogates; we refuse those too, with the line. */
+static void config_files_that_are_not_strict_json_are_refused_with_their_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"\xef\xbb\xbf{}", "config.json: line 1"},
+        {"{\n// comment\n\"a\":1}", "config.json: line 2"},
+        {"{\"a\":1,\n}", "config.json: line 2"},
+        {"{\"a\":1,\n\"a\":2}", "config.json: line 2"},
+        {"{\"a\":\"\xff\"}", "config.json: line 1"},
+        {"{\"a\":\"\\ud800\"}", "config.json: line 1"},
+        {"{\"a\":1e999}", "config.json: line 1"},
+        {"{\"a\":99999999999999999999}", "config.json: line 1"},
+        {"{\"a\":1} x", "config.json: line 1"},
+        {"", "config.json: line 1"},
+        {"[1]", "config.json: is no JSON object"},
+        {"3", "config.json: is no JSON object"},
+    };
+    place p = begin();
+    save_weights(p.dir, "model.safetensors", U8_TENSOR("a"), 4);
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
+        save_text(p.dir, "config.json", cases[i].text);
+        assert_refused(p.dir, cases[i].words);
+    }
+    tg_buf deep = {0};
+    tg_buf_add_cstr(&deep, "{\"a\":");
+    for (int i = 0; i < 5000; i++)
+        tg_buf_add_byte(&deep, '[');
+    for (int i = 0; i < 5000; i++)
+        tg_buf_add_byte(&deep, ']');
+    tg_buf_add_byte(&deep, '}');
+    save_buf(p.dir, "config.json", &deep);
+    assert_refused(p.dir, "maximum parsing depth");
+
+    tg_buf digits = {0};
+    tg_buf_add_cstr(&digits, "{\"a\":0.");
+    for (int i = 0; i < 300; i++)
+        tg_buf_add_byte(&digits, '1');
+    tg_buf_add_byte(&digits, '}');
+    save_buf(p.dir, "config.json", &digits);
+    tg_checkpoint *c = open_good(p.dir);
+    json_t *a = json_object_get(tg_checkpoint_get_json(c, TG_HF_CONFIG), "a");
+    assert_true(json_real_value(a) == 1.0 / 9);
+    end(p, c);
+}
+
+/* C36 */
+static void a_special_token_is_a_string_an_object_null_or_absent(void **state)
+{
+    (void)state;
+    tg_err e = {0};
+    tg_str s = {0};
+    bool is = false;
+    json_t *o = NULL;
+    tg_str text = TG_STR("{\"bos_token\":\"<s>\",\"pad_token\":null,\"unk_token\":3,"
+                         "\"eos_token\":{\"__type\":\"AddedToken\",\"content\":\"</s>\","
+                         "\"lstrip\":false,\"normalized\":true}}");
+    assert_int_equal(tg_json_parse(&o, text, "t", &e), TG_OK);
+    assert_int_equal(tg_hf_get_token(o, "bos_token", &s, &is, "t", &e), TG_OK);
+    assert_true(is && tg_str_is(s, "<s>"));
+    assert_int_equal(tg_hf_get_token(o, "eos_token", &s, &is, "t", &e), TG_OK);
+    assert_true(is && tg_str_is(s, "</s>"));
+    assert_int_equal(tg_hf_get_token(o, "pad_token", &s, &is, "t", &e), TG_OK);
+    assert_false(is);
+    assert_int_equal(tg_hf_get_token(o, "cls_token", &s, &is, "t", &e), TG_OK);
+    assert_false(is);
+    assert_int_equal(tg_hf_get_token(o, "unk_token", &s, &is, "t", &e), TG_E_CORRUPT);
+    assert_says(&e, "t: key 'unk_token' is neither a string nor an object");
+    json_decref(o);
+}
+
+/* ---- the hub's cache */
+
+static const char commit[] = "0123456789abcdef0123456789abcdef01234567";
+
+/* Files are blobs, snapshots are relative links to them. */
+static void save_hub(const char *dir)
+{
+    char path[256];
+    tg_err e = {0};
+    save_text(dir, "blobs/c0", "{\"model_type\":\"llama\"}");
+    save_weights(dir, "blobs/w0", U8_TENSOR("a"), 4);
+    snprintf(path, sizeof path, "%s/snapshots/%s", dir, commit);
+    assert_int_equal(tg_dir_make(path, &e), TG_OK);
+    snprintf(path, sizeof path, "%s/snapshots/%s/config.json", dir, commit);
+    assert_int_equal(symlink("../../blobs/c0", path), 0);
+    snprintf(path, sizeof path, "%s/snapshots/%s/model.safetensors", dir, commit);
+    assert_int_equal(symlink("../../blobs/w0", path), 0);
+}
+
+static void a_hub_cache_folder_is_read_in_place(void **state)
+{
+    (void)state;
+    place p = begin();
+    char dir[128], path[256];
+    snprintf(dir, sizeof dir, "%s/models--org--name", p.dir);
+    save_hub(dir);
+    tg_checkpoint *c = open_good(dir); /* no refs: the only snapshot, with a word */
+    assert_non_null(strstr(test_log, "no refs/main; its only snapshot"));
+    tg_checkpoint_close(c);
+
+    begin_log();
+    save_text(dir, "refs/main", commit);
+    c = open_good(dir);
+    assert_string_equal(test_log, "");
+    assert_non_null(tg_checkpoint_find_tensor(c, TG_STR("a")));
+    const tg_source_file *f = tg_checkpoint_get_file(c, 1);
+    assert_non_null(strstr(f->path, "model.safetensors"));
+    assert_non_null(strstr(f->real_path, "/blobs/w0"));
+    tg_checkpoint_close(c);
+
+    snprintf(path, sizeof path, "%s/snapshots/%s", dir, commit);
+    tg_checkpoint_close(open_good(path)); /* a snapshot is a folder as any other */
+
+    save_text(dir, "snapshots/fedcba/config.json", "{}");
+    tg_checkpoint_close(open_good(dir));
+    snprintf(path, sizeof path, "%s/refs/main", dir);
+    assert_int_equal(unlink(path), 0);
+    assert_refused(dir, "has 2 snapshots and no refs/main that chooses one");
+    save_text(dir, "refs/main", "ffffff\n");
+    assert_refused(dir, "names snapshot ffffff, which is not there");
+    save_text(dir, "refs/main", "../../..");
+    assert_refused(dir, "does not hold the name of a snapshot");
+    end(p, NULL);
+}
+
+static void a_hub_download_that_did_not_finish_is_said_to_be_one(void **state)
+{
+    (void)state;
+    place p = begin();
+    char path[256];
+    save_hub(p.dir);
+    save_text(p.dir, "refs/main", commit);
+    snprintf(path, sizeof path, "%s/blobs/w0", p.dir);
+    assert_int_equal(unlink(path), 0);
+    assert_refused(p.dir, "model.safetensors: is a link to a file that is not there");
+    end(p, NULL);
+}
+
+/* ---- keys of the compile cache */
+
+static void the_content_hash_is_of_bytes_and_not_of_places(void **state)
+{
+    (void)state;
+    place p = begin();
+    char one[128], two[128];
+    snprintf(one, sizeof one, "%s/one", p.dir);
+    snprintf(two, sizeof two, "%s/two", p.dir);
+    save_sharded(one);
+    save_sharded(two);
+    tg_checkpoint *a = open_good(one), *b = open_good(two);
+    tg_content_hash x = tg_checkpoint_hash(a), y = tg_checkpoint_hash(b);
+    assert_memory_equal(&x, &y, sizeof x);
+    tg_checkpoint_close(b);
+    save_text(two, "config.json", "{\"model_type\":\"llamb\"}");
+    b = open_good(two);
+    y = tg_checkpoint_hash(b);
+    assert_memory_not_equal(&x, &y, sizeof x);
+    tg_checkpoint_close(b);
+    /* The same bytes under another name are another checkpoint. */
+    save_sharded(two);
+    save_text(two, "chat_template.jinja", "x");
+    b = open_good(two);
+    x = tg_checkpoint_hash(b);
+    tg_checkpoint_close(b);
+    char path[256];
+    snprintf(path, sizeof path, "%s/chat_template.jinja", two);
+    assert_int_equal(unlink(path), 0);
+    save_text(two, "additional_chat_templates/a.jinja", "x");
+    b = open_good(two);
+    y = tg_checkpoint_hash(b);
+    assert_memory_not_equal(&x, &y, sizeof x);
+    tg_checkpoint_close(b);
+    end(p, a);
+}
+
+static void refused_memory_is_an_error_and_no_crash(void **state)
+{
+    (void)state;
+    place p = begin();
+    save_sharded(p.dir);
+    save_text(p.dir, "additional_chat_templates/rag.jinja", "rag text");
+    tg_status s = TG_E_NOMEM;
+    int64_t n = 0;
+    for (; s == TG_E_NOMEM && n < 10000; n++) {
+        tg_checkpoint *c = NULL;
+        tg_mem_fail_after(n);
+        s = tg_checkpoint_open(&c, p.dir, NULL);
+        tg_mem_fail_after(-1);
+        assert_true((s == TG_OK) == (c != NULL));
+        tg_checkpoint_close(c);
+        assert_int_equal(tg_mem_n_alive(), p.alive);
+    }
+    assert_int_equal(s, TG_OK);
+    assert_true(n > 20);
+    end(p, NULL);
+}
+
+/* ---- files that others wrote */
+
+/* The sum of bits[i] * (2 i + 1): tools/goldens-format computes the same over gguf-py's values. */
+static uint64_t get_fingerprint(const tg_tensor *t)
+{
+    enum { PIECE = 4096 };
+    static float piece[PIECE];
+    uint64_t sum = 0;
+    int64_t n = tg_tensor_n_elems(t);
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t m = TG_MIN(n - at, (int64_t)PIECE);
+        const char *src = (const char *)t->data + tg_dtype_row_bytes(t->dtype, at);
+        tg_dtype_unpack(t->dtype, src, piece, m);
+        for (int64_t i = 0; i < m; i++)
+            sum += tg_f32_to_bits(piece[i]) * (2 * (uint64_t)(at + i) + 1);
+    }
+    return sum;
+}
+
+static void check_real_model(const char *file, const char *golden)
+{
+    const char *path = find_model(file);
+    if (!path) {
+        print_message("%s is not in models/; skipped\n", file);
+        skip();
+    }
+    tg_checkpoint *c = open_good(path);
+    FILE *f = fopen(golden, "r");
+    assert_non_null(f);
+    char line[512];
+    int32_t n = 0;
+    for (; fgets(line, sizeof line, f); n++) {
+        char name[128], dtype[32], dims[64], want[32];
+        assert_int_equal(sscanf(line, "%127s %31s %63s %31s", name, dtype, dims, want), 4);
+        const tg_tensor *t = tg_checkpoint_find_tensor(c, tg_str_from_cstr(name));
+        assert_non_null(t);
+        tg_buf b = {0};
+        tg_buf_printf(&b, "%s %s ", name, tg_dtype_get_name(t->dtype));
+        for (int32_t i = 0; i < t->n_dims; i++)
+            tg_buf_printf(&b, "%s%lld", i ? "x" : "", (long long)t->dims[i]);
+        tg_buf_printf(&b, " %016llx\n", (unsigned long long)get_fingerprint(t));
+        assert_string_equal(b.ptr, line);
+        tg_buf_deinit(&b);
+    }
+    fclose(f);
+    assert_int_equal(n, tg_checkpoint_n_tensors(c));
+    tg_checkpoint_close(c);
+}
+
+static void smollm2_has_the_tensors_that_gguf_py_sees(void **state)
+{
+    (void)state;
+    check_real_model("smollm2-135m-instruct.gguf", "tests/golden/tensors-smollm2.txt");
+}
+
+static void gemma3_has_the_tensors_that_gguf_py_sees(void **state)
+{
+    (void)state;
+    check_real_model("gemma3-270m.gguf", "tests/golden/tensors-gemma3.txt");
+}
+
+/* Facts of the published tokenizer: 49,152 tokens, "<|endoftext|>" first, the byte-level form of a
+ * space is U+0120. */
+static void the_vocabulary_of_smollm2_is_read_without_copying(void **state)
+{
+    (void)state;
+    const char *path = find_model("smollm2-135m-instruct.gguf");
+    if (!path) skip();
+    tg_checkpoint *c = open_good(path);
+    const tg_gguf *g = tg_checkpoint_get_gguf(c);
+    tg_arena a = {0};
+    tg_err e = {0};
+    tg_str *tokens = NULL;
+    int32_t *kinds = NULL, eos = -1;
+    int64_t n = 0, n_kinds = 0;
+    assert_int_equal(tg_gguf_get_strs(g, "tokenizer.ggml.tokens", &a, &tokens, &n, NULL, &e), 0);
+    assert_int_equal(tg_gguf_get_i32s(g, "tokenizer.ggml.token_type", &a, &kinds, &n_kinds, NULL,
+                                      &e),
+                     0);
+    assert_int_equal(n, 49152);
+    assert_int_equal(n_kinds, n);
+    assert_true(tg_str_is(tokens[0], "<|endoftext|>"));
+    assert_true(tg_str_is(tokens[1], "<|im_start|>"));
+    assert_int_equal(kinds[1], 3); /* control */
+    assert_int_equal(tg_gguf_get_token_id(g, "tokenizer.ggml.eos_token_id", n, &eos, &e), 0);
+    assert_int_equal(eos, 2);
+    tg_arena_deinit(&a);
+    tg_checkpoint_close(c);
+}
+
+/* tests/tiny was written by transformers' save_pretrained and by gguf-py. */
+static void tiny_checkpoints_of_transformers_open(void **state)
+{
+    (void)state;
+    tg_checkpoint *c = open_good("tests/tiny/llama-sharded");
+    assert_true(tg_checkpoint_n_files(c) > 5);
+    assert_non_null(tg_checkpoint_find_tensor(c, TG_STR("model.embed_tokens.weight")));
+    tg_checkpoint_close(c);
+    c = open_good("tests/tiny/gemma3");
+    assert_non_null(tg_checkpoint_get_text(c, TG_HF_TOKENIZER).ptr);
+    const tg_tensor *t = tg_checkpoint_find_tensor(c, TG_STR("model.norm.weight"));
+    assert_non_null(t);
+    assert_int_equal(t->n_dims, 1);
+    tg_checkpoint_close(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_shard_opens_the_whole_set),
+        cmocka_unit_test(faults_of_split_files_are_named),
+        cmocka_unit_test(glued_shards_are_refused),
+        cmocka_unit_test(a_folder_with_several_models_asks_which),
+        cmocka_unit_test(a_path_that_is_no_model_is_said_to_be_none),
+        cmocka_unit_test(a_folder_is_read_with_all_its_papers),
+        cmocka_unit_test(absent_papers_are_absent),
+        cmocka_unit_test(the_index_is_authoritative),
+        cmocka_unit_test(faults_of_the_index_are_named),
+        cmocka_unit_test(folders_without_an_index_need_one_file),
+        cmocka_unit_test(a_tensor_left_out_at_saving_is_found_by_its_note),
+        cmocka_unit_test(an_absent_tensor_is_called_absent_with_the_nearest_name),
+        cmocka_unit_test(config_files_that_are_not_strict_json_are_refused_with_their_line),
+        cmocka_unit_test(a_special_token_is_a_string_an_object_null_or_absent),
+        cmocka_unit_test(a_hub_cache_folder_is_read_in_place),
+        cmocka_unit_test(a_hub_download_that_did_not_finish_is_said_to_be_one),
+        cmocka_unit_test(the_content_hash_is_of_bytes_and_not_of_places),
+        cmocka_unit_test(refused_memory_is_an_error_and_no_crash),
+        cmocka_unit_test(smollm2_has_the_tensors_that_gguf_py_sees),
+        cmocka_unit_test(gemma3_has_the_tensors_that_gguf_py_sees),
+        cmocka_unit_test(the_vocabulary_of_smollm2_is_read_without_copying),
+        cmocka_unit_test(tiny_checkpoints_of_transformers_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
