@@ -55,8 +55,8 @@ all: $(B)/trigraph $(B)/libtrigraph.so.0
 # ---- objects and libraries
 TIER_avx2   := -mavx2 -mfma -mf16c
 TIER_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
-$(B)/kernel/avx2%.o:   TIER = $(TIER_avx2)
-$(B)/kernel/avx512%.o: TIER = $(TIER_avx512)
+$(B)/kernel/avx2.o $(B)/kernel/avx2_%.o: TIER = $(TIER_avx2)
+$(B)/kernel/avx512.o $(B)/kernel/avx512_%.o: TIER = $(TIER_avx512)
 
 # A changed flag rebuilds everything; the file changes only when its content does.
 $(B)/flags: FORCE

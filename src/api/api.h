@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * api.h - what the files of src/api share. */
+#ifndef TG_API_API_H
+#define TG_API_API_H
+
+#include "base/str.h"
+#include "compile/compile.h"
+#include "ir/artifact.h"
+#include "prompt/template.h"
+#include "prompt/tok.h"
+#include "trigraph.h"
+
+#include <pthread.h>
+
+struct tg_model {
+    tg_artifact *artifact;
+    tg_tokenizer *tokenizer; /* NULL: none */
+    tg_sampling sampling;    /* what the makers recommend */
+    int32_t *stop_ids;
+    int32_t n_stop_ids;
+    /* The template is parsed at its first use, once. */
+    pthread_mutex_t lock;
+    tg_template *chat;
+};
+
+/* Copies a string into memory that tg_free takes. */
+TG_MUST_USE tg_status tg_give_text(char **out, tg_str text, tg_err *e);
+
+/* The options as the compiler wants them: config file first, then what the caller set. */
+TG_MUST_USE tg_status tg_export_options_read(tg_export_config *out, const tg_export_options *o,
+                                             tg_err *e);
+/* Opens and compiles in one go; everything is closed by tg_export_job_deinit. */
+typedef struct tg_export_job {
+    tg_checkpoint *checkpoint;
+    tg_blueprint *blueprint;
+    tg_export_config config;
+    tg_compiled compiled;
+} tg_export_job;
+
+TG_MUST_USE tg_status tg_export_job_init(tg_export_job *job, const char *source,
+                                         const tg_export_options *o, const char *dump_pass,
+                                         tg_buf *dump, tg_err *e);
+void tg_export_job_deinit(tg_export_job *job);
+
+#endif

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine.c - requests on their way through a scheduler.
+ *
+ * Two locks. `step_lock` is held while a step runs and by whoever takes a request out of the scheduler: it
+ * protects executor, scheduler and tasks. `lock` is held for moments: it protects the inbox and what
+ * readers of a request see. They are taken in this order; callbacks run under the first one only. */
+#include "api/api.h"
+#include "device/cpu_device.h"
+#include "run/sched.h"
+
+#include <math.h>
+#include <string.h>
+
+struct tg_engine {
+    tg_model *model;
+    tg_exec *exec;
+    tg_sched *sched;
+    pthread_mutex_t step_lock, lock;
+    pthread_cond_t changed; /* with `lock`: a request came, ended, or the engine stops */
+    tg_request *inbox;      /* submitted, not yet in the scheduler; oldest first */
+    pthread_t thread;
+    bool is_started, is_stopping;
+};
+
+struct tg_request {
+    tg_engine *engine;
+    tg_task *task;
+    tg_request *next; /* in the inbox */
+    tg_request_options options;
+    char **stop; /* copies */
+    size_t longest_stop;
+    tg_detok detok;
+    bool has_detok;
+    /* Of the stepping thread. */
+    tg_buf held;  /* text that may still turn out to begin a stop string */
+    tg_buf piece; /* text on its way to on_text */
+    tg_ids piece_ids;
+    tg_ids answer;
+    bool is_stopped;   /* a stop string was found: nothing more is shown */
+    tg_err text_error; /* the answer could not be turned into text */
+    /* Under engine->lock. */
+    tg_buf fresh, given; /* text to read; text lent by the last read */
+    bool is_in_inbox, is_cancelled;
+    tg_finish finish;
+    tg_err error;
+    tg_request_stats stats;
+    tg_arena arena;
+};
+
+/* ---- opening */
+
+tg_status tg_engine_open(tg_engine **out, tg_model *m, const tg_engine_options *o, tg_err *e)
+{
+    *out = NULL;
+    tg_engine *g = TG_NEW(tg_engine);
+    if (!g) return tg_fail_nomem(e, sizeof *g, "an engine");
+    g->model = m;
+    pthread_mutex_init(&g->step_lock, NULL);
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, NULL);
+    tg_cpu_options options = {0};
+    if (o) options = (tg_cpu_options){.n_threads = o->n_threads, .tier = o->cpu_tier};
+    const tg_program *p = &m->artifact->program;
+    tg_status s =
+        tg_exec_new(&g->exec, p, m->artifact->weights_map.data, &tg_cpu_device_ops, &options, e);
+    if (s == TG_OK) s = tg_sched_new(&g->sched, g->exec, p, e);
+    if (s != TG_OK) {
+        tg_engine_close(g);
+        return s;
+    }
+    *out = g;
+    return TG_OK;
+}
+
+void tg_engine_close(tg_engine *g)
+{
+    if (!g) return;
+    tg_engine_stop(g);
+    tg_sched_free(g->sched);
+    tg_exec_free(g->exec);
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->lock);
+    pthread_mutex_destroy(&g->step_lock);
+    tg_mem_free(g);
+}
+
+tg_engine_info tg_engine_get_info(const tg_engine *g)
+{
+    tg_cpu_info i = tg_cpu_device_get_info(tg_exec_device(g->exec));
+    return (tg_engine_info){.n_threads = i.n_threads, .cpu_tier = i.tier};
+}
+
+/* ---- text of an answer, on the stepping thread */
+
+/* Where the first stop string begins in `text`, or text.len. */
+static size_t find_stop(const tg_request *r, tg_str text)
+{
+    size_t first = text.len;
+    for (int32_t i = 0; i < r->options.n_stop; i++) {
+        tg_str stop = tg_str_from_cstr(r->stop[i]);
+        for (size_t at = 0; at + stop.len <= text.len && at < first; at++)
+            if (memcmp(text.ptr + at, stop.ptr, stop.len) == 0) first = at;
+    }
+    return first;
+}
+
+/* How many bytes at the end of `text` may be the beginning of a stop string. */
+static size_t count_doubtful(const tg_request *r, tg_str text)
+{
+    size_t most = TG_MIN(text.len, r->longest_stop ? r->longest_stop - 1 : 0);
+    for (size_t n = most; n > 0; n--)
+        for (int32_t i = 0; i < r->options.n_stop; i++)
+            if (strlen(r->stop[i]) > n && memcmp(r->stop[i], text.ptr + text.len - n, n) == 0)
+                return n;
+    return 0;
+}
+
+/* Moves what can be shown of `held` to `piece`. Returns true when a stop string ended the answer. */
+static bool release_text(tg_request *r, bool is_end)
+{
+    tg_str held = tg_buf_str(&r->held);
+    size_t stop = find_stop(r, held);
+    bool is_stopped = stop < held.len;
+    size_t n = is_stopped ? stop : held.len - (is_end ? 0 : count_doubtful(r, held));
+    tg_buf_add(&r->piece, held.ptr, n);
+    if (n > 0) {
+        memmove(r->held.ptr, r->held.ptr + n, r->held.len - n + 1);
+        r->held.len -= n;
+    }
+    return is_stopped;
+}
+
+/* Gives `piece` to the callback or to readers; true: cancel. */
+static bool deliver(tg_request *r)
+{
+    bool is_cancelled = false;
+    if (r->options.on_text) {
+        if (r->piece.len || r->piece_ids.len)
+            is_cancelled =
+                r->options.on_text(r->options.context, tg_buf_cstr(&r->piece), r->piece.len,
+                                   r->piece_ids.ptr, (int32_t)r->piece_ids.len);
+    } else if (r->piece.len) {
+        pthread_mutex_lock(&r->engine->lock);
+        tg_buf_add_str(&r->fresh, tg_buf_str(&r->piece));
+        pthread_mutex_unlock(&r->engine->lock);
+    }
+    tg_buf_clear(&r->piece);
+    tg_ids_clear(&r->piece_ids);
+    return is_cancelled;
+}
+
+static bool take_token(void *context, int32_t id)
+{
+    tg_request *r = context;
+    tg_ids_push(&r->answer, id);
+    tg_ids_push(&r->piece_ids, id);
+    if (r->has_detok && tg_detok_push(&r->detok, &r->held, id, &r->text_error) != TG_OK)
+        return true;
+    r->is_stopped = release_text(r, false);
+    if (deliver(r)) tg_request_cancel(r);
+    return r->is_stopped;
+}
+
+static tg_finish finish_of(tg_task_end end)
+{
+    static const tg_finish finishes[] = {
+        [TG_TASK_GOING] = TG_FINISH_NONE,   [TG_TASK_STOPPED] = TG_FINISH_STOP,
+        [TG_TASK_FULL] = TG_FINISH_LENGTH,  [TG_TASK_CANCELLED] = TG_FINISH_CANCELLED,
+        [TG_TASK_FAILED] = TG_FINISH_ERROR,
+    };
+    return finishes[end];
+}
+
+static void update_stats(tg_request *r)
+{
+    tg_task_stats t = tg_task_get_stats(r->task);
+    r->stats = (tg_request_stats){
+        .finish = r->finish,
+        .n_prompt_tokens = t.n_prompt,
+        .n_cached_tokens = t.n_cached,
+        .n_answer_tokens = t.n_answer,
+        .ttft_ms = t.first_token_ns ? (double)(t.first_token_ns - t.added_ns) / 1e6 : 0,
+        .prompt_ms = (double)t.prompt_ns / 1e6,
+        .decode_ms = (double)t.answer_ns / 1e6,
+    };
+}
+
+static void end_request(void *context, tg_task_end end, const tg_err *e)
+{
+    tg_request *r = context;
+    tg_engine *g = r->engine;
+    if (!r->is_stopped && r->text_error.status == TG_OK) {
+        if (!r->has_detok || tg_detok_flush(&r->detok, &r->held, &r->text_error) == TG_OK) {
+            if (release_text(r, true)) end = TG_TASK_STOPPED;
+            (void)deliver(r);
+        }
+    }
+    if (r->text_error.status != TG_OK) {
+        end = TG_TASK_FAILED;
+        e = &r->text_error;
+    }
+    pthread_mutex_lock(&g->lock);
+    r->finish = finish_of(end);
+    if (e) r->error = *e;
+    update_stats(r);
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- requests */
+
+static tg_status copy_stops(tg_request *r, const tg_request_options *o, tg_err *e)
+{
+    r->stop = TG_ARENA_ARRAY(&r->arena, char *, o->n_stop + 1);
+    for (int32_t i = 0; r->stop && i < o->n_stop; i++) {
+        size_t n = strlen(o->stop[i]);
+        if (n == 0)
+            return tg_fail(e, TG_E_ARGUMENT, "stop string %d is empty; it would stop everything",
+                           i + 1);
+        r->stop[i] = tg_arena_copy_str(&r->arena, o->stop[i], n);
+        r->longest_stop = TG_MAX(r->longest_stop, n);
+        if (!r->stop[i]) break;
+    }
+    if (!r->stop || (o->n_stop > 0 && !r->stop[o->n_stop - 1]))
+        return tg_fail_nomem(e, (size_t)o->n_stop, "stop strings");
+    return TG_OK;
+}
+
+static tg_task_options task_options(const tg_request *r)
+{
+    const tg_sampling *s = &r->options.sampling;
+    const tg_model *m = r->engine->model;
+    return (tg_task_options){
+        .sampling = {.temperature = s->temperature,
+                     .top_p = s->top_p,
+                     .min_p = s->min_p,
+                     .repeat_penalty = s->repeat_penalty,
+                     .presence = s->presence_penalty,
+                     .frequency = s->frequency_penalty,
+                     .top_k = s->top_k,
+                     .seed = s->seed,
+                     .sample_index = s->sample_index},
+        .max_tokens = r->options.max_tokens,
+        .stop_ids = m->stop_ids,
+        .n_stop_ids = r->options.ignore_eos ? 0 : m->n_stop_ids,
+        .on_token = take_token,
+        .on_end = end_request,
+        .context = (void *)(uintptr_t)r,
+    };
+}
+
+static void free_request(tg_request *r)
+{
+    tg_task_free(r->task);
+    if (r->has_detok) tg_detok_deinit(&r->detok);
+    tg_buf_deinit(&r->held);
+    tg_buf_deinit(&r->piece);
+    tg_buf_deinit(&r->fresh);
+    tg_buf_deinit(&r->given);
+    tg_ids_deinit(&r->piece_ids);
+    tg_ids_deinit(&r->answer);
+    tg_arena_deinit(&r->arena);
+    tg_mem_free(r);
+}
+
+tg_status tg_engine_submit(tg_request **out, tg_engine *g, const int32_t *tokens, int32_t n_tokens,
+                           const tg_request_options *o, tg_err *e)
+{
+    static const tg_request_options defaults;
+    *out = NULL;
+    tg_request *r = TG_NEW(tg_request);
+    if (!r) return tg_fail_nomem(e, sizeof *r, "a request");
+    r->engine = g;
+    r->options = o ? *o : defaults;
+    tg_status s = copy_stops(r, &r->options, e);
+    tg_task_options t = task_options(r);
+    if (s == TG_OK)
+        s = tg_task_new(&r->task, &g->model->artifact->program, tokens, n_tokens, &t, e);
+    if (s != TG_OK) {
+        free_request(r);
+        return s;
+    }
+    if (g->model->tokenizer) {
+        tg_detok_init(&r->detok, g->model->tokenizer, !r->options.show_special);
+        r->has_detok = true;
+    }
+    update_stats(r);
+    pthread_mutex_lock(&g->lock);
+    tg_request **end = &g->inbox;
+    while (*end)
+        end = &(*end)->next;
+    *end = r;
+    r->is_in_inbox = true;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    *out = r;
+    return TG_OK;
+}
+
+void tg_request_cancel(tg_request *r)
+{
+    pthread_mutex_lock(&r->engine->lock);
+    r->is_cancelled = true;
+    pthread_cond_broadcast(&r->engine->changed);
+    pthread_mutex_unlock(&r->engine->lock);
+}
+
+void tg_request_free(tg_request *r)
+{
+    if (!r) return;
+    tg_engine *g = r->engine;
+    pthread_mutex_lock(&g->step_lock);
+    pthread_mutex_lock(&g->lock);
+    tg_request **at = &g->inbox;
+    while (*at && *at != r)
+        at = &(*at)->next;
+    if (*at) *at = r->next;
+    pthread_mutex_unlock(&g->lock);
+    free_request(r);
+    pthread_mutex_unlock(&g->step_lock);
+}
+
+const char *tg_request_read(tg_request *r, size_t *n_bytes)
+{
+    pthread_mutex_lock(&r->engine->lock);
+    tg_buf lent = r->given;
+    r->given = r->fresh;
+    r->fresh = lent;
+    tg_buf_clear(&r->fresh);
+    pthread_mutex_unlock(&r->engine->lock);
+    *n_bytes = r->given.len;
+    return tg_buf_cstr(&r->given);
+}
+
+tg_request_stats tg_request_get_stats(const tg_request *r)
+{
+    pthread_mutex_lock(&r->engine->lock);
+    tg_request_stats s = r->stats;
+    pthread_mutex_unlock(&r->engine->lock);
+    return s;
+}
+
+const int32_t *tg_request_get_tokens(const tg_request *r, int32_t *n_tokens)
+{
+    *n_tokens = (int32_t)r->answer.len;
+    return r->answer.ptr;
+}
+
+/* ---- stepping */
+
+/* Moves new requests into the scheduler and tells it which were cancelled. */
+static void take_inbox(tg_engine *g)
+{
+    pthread_mutex_lock(&g->lock);
+    while (g->inbox) {
+        tg_request *r = g->inbox;
+        g->inbox = r->next;
+        r->next = NULL;
+        r->is_in_inbox = false;
+        tg_sched_add(g->sched, r->task);
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+tg_status tg_engine_step(tg_engine *g, bool *is_idle, tg_err *e)
+{
+    pthread_mutex_lock(&g->step_lock);
+    take_inbox(g);
+    tg_status s = tg_sched_step(g->sched, is_idle, e);
+    pthread_mutex_unlock(&g->step_lock);
+    return s;
+}
+
+static void *run_engine(void *arg)
+{
+    tg_engine *g = arg;
+    for (;;) {
+        bool is_idle;
+        /* What fails is told to the requests of the step. */
+        tg_status s = tg_engine_step(g, &is_idle, NULL);
+        pthread_mutex_lock(&g->lock);
+        while (s == TG_OK && is_idle && !g->inbox && !g->is_stopping)
+            pthread_cond_wait(&g->changed, &g->lock);
+        bool is_stopping = g->is_stopping;
+        pthread_mutex_unlock(&g->lock);
+        if (is_stopping) return NULL;
+    }
+}
+
+tg_status tg_engine_start(tg_engine *g, tg_err *e)
+{
+    TG_ASSERT(!g->is_started);
+    g->is_stopping = false;
+    if (pthread_create(&g->thread, NULL, run_engine, g) != 0)
+        return tg_fail(e, TG_E_IO, "the system refused a thread for the engine");
+    g->is_started = true;
+    return TG_OK;
+}
+
+void tg_engine_stop(tg_engine *g)
+{
+    if (!g->is_started) return;
+    pthread_mutex_lock(&g->lock);
+    g->is_stopping = true;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    pthread_join(g->thread, NULL);
+    g->is_started = false;
+}
+
+static bool is_done(const tg_request *r)
+{
+    pthread_mutex_lock(&r->engine->lock);
+    bool is = r->finish != TG_FINISH_NONE;
+    pthread_mutex_unlock(&r->engine->lock);
+    return is;
+}
+
+tg_status tg_request_wait(tg_request *r, tg_err *e)
+{
+    tg_engine *g = r->engine;
+    if (g->is_started) {
+        pthread_mutex_lock(&g->lock);
+        while (r->finish == TG_FINISH_NONE)
+            pthread_cond_wait(&g->changed, &g->lock);
+        pthread_mutex_unlock(&g->lock);
+    }
+    while (!is_done(r)) {
+        bool is_idle;
+        tg_err ignored = {0};
+        /* A failed step ends its requests with the reason; ours tells it below if it was one. */
+        (void)!tg_engine_step(g, &is_idle, &ignored);
+    }
+    if (r->finish != TG_FINISH_ERROR) return TG_OK;
+    return tg_fail(e, r->error.status, "%s", r->error.msg);
+}
+
+/* ---- evaluation */
+
+typedef struct eval {
+    tg_engine *engine;
+    const int32_t *tokens;
+    int32_t n_tokens, chunk;
+    bool (*on_row)(void *context, int32_t i, const float *logits, int32_t n_vocab);
+    void *context;
+} eval;
+
+static tg_status show_row(const eval *v, int32_t i, int32_t out, tg_err *e)
+{
+    const float *logits;
+    int32_t n_vocab = v->engine->model->artifact->program.n_vocab;
+    TG_TRY(tg_exec_read_logits(v->engine->exec, out, &logits, e));
+    for (int32_t k = 0; k < n_vocab; k++)
+        if (!isfinite(logits[k]))
+            return tg_fail(e, TG_E_NUMERIC, "the logit of id %d after position %d is not finite", k,
+                           i);
+    if (v->on_row(v->context, i, logits, n_vocab))
+        return tg_fail(e, TG_E_CANCELLED, "the evaluation was cancelled at position %d", i);
+    return TG_OK;
+}
+
+static tg_status run_eval(const eval *v, tg_err *e)
+{
+    TG_TRY(tg_sched_clear_row(v->engine->sched, e));
+    for (int32_t at = 0; at < v->n_tokens; at += v->chunk) {
+        int32_t n = TG_MIN(v->chunk, v->n_tokens - at);
+        tg_exec_row row = {.tokens = v->tokens + at, .n_tokens = n, .position = at, .n_outs = n};
+        TG_TRY(tg_exec_step(v->engine->exec, TG_KIND_CONTEXT, &row, 1, e));
+        for (int32_t i = 0; i < n; i++)
+            TG_TRY(show_row(v, at + i, i, e));
+    }
+    return TG_OK;
+}
+
+tg_status tg_engine_eval(tg_engine *g, const int32_t *tokens, int32_t n_tokens, int32_t chunk,
+                         bool (*on_row)(void *context, int32_t i, const float *logits,
+                                        int32_t n_vocab),
+                         void *context, tg_err *e)
+{
+    const tg_program *p = &g->model->artifact->program;
+    int32_t largest = tg_program_max_tokens(p, TG_KIND_CONTEXT);
+    if (chunk < 0)
+        return tg_fail(e, TG_E_ARGUMENT, "a chunk of %d tokens is impossible; 0 is the largest",
+                       chunk);
+    if (n_tokens > p->max_length)
+        return tg_fail(e, TG_E_LIMIT, "%d tokens are more than the model's max-length of %d",
+                       n_tokens, p->max_length);
+    for (int32_t i = 0; i < n_tokens; i++)
+        if (tokens[i] < 0 || tokens[i] >= p->n_embed_rows)
+            return tg_fail(e, TG_E_ARGUMENT, "token %d is id %d; the model has ids 0 to %d", i,
+                           tokens[i], p->n_embed_rows - 1);
+    eval v = {g, tokens, n_tokens, chunk ? TG_MIN(chunk, largest) : largest, on_row, context};
+    pthread_mutex_lock(&g->step_lock);
+    tg_status s = run_eval(&v, e);
+    pthread_mutex_unlock(&g->step_lock);
+    return s;
+}

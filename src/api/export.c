@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * export.c - checkpoint to artifact: the passes in order, and the folder they fill. */
+#include "api/api.h"
+#include "api/papers.h"
+#include "base/log.h"
+#include "base/os.h"
+
+#include <stdio.h>
+
+/* ---- options */
+
+static tg_status read_config_file(tg_export_config *c, const char *path, tg_err *e)
+{
+    json_t *object;
+    TG_TRY(tg_json_load(&object, path, e));
+    tg_status s = tg_export_config_read(c, object, path, e);
+    json_decref(object);
+    return s;
+}
+
+/* The named options go the same road as a config file, so that names are checked in one place. */
+static tg_status read_names(tg_export_config *c, const tg_export_options *o, tg_err *e)
+{
+    json_t *object = json_object();
+    if (!object) return tg_fail_nomem(e, sizeof object, "export options");
+    if (o->weights) json_object_set_new(object, "weights", json_string(o->weights));
+    if (o->activations) json_object_set_new(object, "activations", json_string(o->activations));
+    if (o->kv) json_object_set_new(object, "kv", json_string(o->kv));
+    if (o->has_speculation)
+        json_object_set_new(object, "speculation", json_integer(o->speculation));
+    if (o->batch) json_object_set_new(object, "batch", json_integer(o->batch));
+    if (o->max_length) json_object_set_new(object, "max_length", json_integer(o->max_length));
+    if (o->n_context_buckets) {
+        json_t *list = json_array();
+        for (int32_t i = 0; i < o->n_context_buckets; i++)
+            json_array_append_new(list, json_integer(o->context_buckets[i]));
+        json_object_set_new(object, "context_buckets", list);
+    }
+    tg_status s = tg_export_config_read(c, object, "export options", e);
+    json_decref(object);
+    return s;
+}
+
+tg_status tg_export_options_read(tg_export_config *out, const tg_export_options *o, tg_err *e)
+{
+    *out = (tg_export_config){0};
+    if (!o) return TG_OK;
+    if (o->config_file) TG_TRY(read_config_file(out, o->config_file, e));
+    return read_names(out, o, e);
+}
+
+/* ---- compiling */
+
+tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_export_options *o,
+                             const char *dump_pass, tg_buf *dump, tg_err *e)
+{
+    *job = (tg_export_job){0};
+    tg_status s = tg_export_options_read(&job->config, o, e);
+    if (s == TG_OK) s = tg_checkpoint_open(&job->checkpoint, source, e);
+    if (s == TG_OK) s = tg_blueprint_open(&job->blueprint, job->checkpoint, e);
+    if (s == TG_OK)
+        s = tg_export_config_check(&job->config, tg_blueprint_hparams(job->blueprint), e);
+    if (s == TG_OK)
+        s = tg_compile(&job->compiled, job->blueprint, &job->config, dump_pass, dump, e);
+    if (s != TG_OK) tg_export_job_deinit(job);
+    return s;
+}
+
+void tg_export_job_deinit(tg_export_job *job)
+{
+    tg_compiled_deinit(&job->compiled);
+    tg_blueprint_free(job->blueprint);
+    tg_checkpoint_close(job->checkpoint);
+    *job = (tg_export_job){0};
+}
+
+tg_status tg_export_preview(char **out, const char *source, const char *pass,
+                            const tg_export_options *o, tg_err *e)
+{
+    tg_export_job job;
+    tg_buf text = {0};
+    *out = NULL;
+    tg_status s = tg_export_job_init(&job, source, o, pass, pass ? &text : NULL, e);
+    if (s == TG_OK) {
+        if (!pass) tg_program_print(&job.compiled.program, &text);
+        s = tg_buf_check(&text, e);
+        if (s == TG_OK) s = tg_give_text(out, tg_buf_str(&text), e);
+        tg_export_job_deinit(&job);
+    }
+    tg_buf_deinit(&text);
+    return s;
+}
+
+/* ---- writing */
+
+static tg_status check_disk(const tg_export_job *job, const char *dir, tg_err *e)
+{
+    int64_t n_free = 0, needed = job->compiled.program.weights_bytes + (64 << 20);
+    TG_TRY(tg_disk_free_bytes(&n_free, dir, e));
+    if (n_free >= needed) return TG_OK;
+    return tg_fail(e, TG_E_IO,
+                   "%s: the export needs about %lld MB and %lld MB are free; choose another place "
+                   "or make room",
+                   dir, (long long)(needed >> 20), (long long)(n_free >> 20));
+}
+
+static json_t *describe(const tg_export_job *job, const tg_content_hash *hash)
+{
+    const tg_program *p = &job->compiled.program;
+    char hex[33];
+    snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)hash->high,
+             (unsigned long long)hash->low);
+    /* No path and no time: the same inputs give the same bytes, wherever they lie. */
+    json_t *source = json_pack(
+        "{s:s, s:s, s:s}", "kind",
+        tg_checkpoint_get_kind(job->checkpoint) == TG_CHECKPOINT_GGUF ? "gguf" : "huggingface",
+        "name", tg_path_name(tg_checkpoint_get_path(job->checkpoint)), "xxh3_128", hex);
+    return json_pack("{s:s, s:s, s:o, s:o, s:{s:i, s:i, s:i, s:i, s:I}}", "architecture",
+                     tg_blueprint_arch(job->blueprint)->name, "compiler", TG_VERSION, "source",
+                     source, "config", tg_export_config_print(&job->config), "model", "n_layers",
+                     p->n_layers, "width", p->width, "n_vocab", p->n_vocab, "max_length",
+                     p->max_length, "weights_bytes", (json_int_t)p->weights_bytes);
+}
+
+static tg_status write_program(tg_artifact_writer *w, const tg_export_job *job, tg_err *e)
+{
+    tg_buf block = {0};
+    tg_status s = tg_program_print_block(&job->compiled.program, &block, e);
+    if (s == TG_OK) s = tg_artifact_writer_add(w, "program.bin", tg_buf_str(&block), e);
+    tg_buf_deinit(&block);
+    return s;
+}
+
+static tg_status write_papers(tg_artifact_writer *w, const tg_checkpoint *c, tg_err *e)
+{
+    tg_papers p;
+    tg_buf defaults = {0};
+    TG_TRY(tg_papers_read(&p, c, e));
+    tg_status s = TG_OK;
+    if (p.tokenizer.len)
+        s = tg_artifact_writer_add(w, "tokenizer.bin", tg_buf_str(&p.tokenizer), e);
+    if (s == TG_OK && p.chat.len)
+        s = tg_artifact_writer_add(w, "template.jinja", tg_buf_str(&p.chat), e);
+    if (s == TG_OK) s = tg_json_print(&defaults, p.defaults, 2, e);
+    if (s == TG_OK) s = tg_artifact_writer_add(w, "defaults.json", tg_buf_str(&defaults), e);
+    tg_buf_deinit(&defaults);
+    tg_papers_deinit(&p);
+    return s;
+}
+
+static tg_status write_weights(tg_artifact_writer *w, const tg_export_job *job,
+                               const tg_export_options *o, tg_err *e)
+{
+    tg_out *out;
+    TG_TRY(tg_artifact_writer_begin(w, "weights.0.bin", &out, e));
+    TG_TRY(tg_pack_write(&job->compiled.program, job->blueprint, out, o ? o->progress : NULL,
+                         o ? o->context : NULL, e));
+    return tg_artifact_writer_end(w, e);
+}
+
+static tg_status write_artifact(tg_artifact_writer *w, const tg_export_job *job,
+                                const tg_export_options *o, tg_err *e)
+{
+    TG_TRY(write_papers(w, job->checkpoint, e));
+    TG_TRY(write_program(w, job, e));
+    TG_TRY(write_weights(w, job, o, e));
+    tg_content_hash hash = tg_checkpoint_hash(job->checkpoint);
+    json_t *json = describe(job, &hash);
+    if (!json) return tg_fail_nomem(e, sizeof json, "artifact.json");
+    tg_status s = tg_artifact_writer_commit(w, json, e);
+    json_decref(json);
+    return s;
+}
+
+tg_status tg_export(const char *source, const char *dir, const tg_export_options *o, tg_err *e)
+{
+    tg_export_job job;
+    tg_artifact_writer *w = NULL;
+    TG_TRY(tg_export_job_init(&job, source, o, NULL, NULL, e));
+    tg_status s = check_disk(&job, dir, e);
+    if (s == TG_OK) s = tg_artifact_writer_new(&w, dir, o && o->is_forced, e);
+    if (s == TG_OK) s = write_artifact(w, &job, o, e);
+    tg_artifact_writer_free(w);
+    tg_export_job_deinit(&job);
+    return s;
+}

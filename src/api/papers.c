@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/papers.h"
+
+#include "base/log.h"
+#include "prompt/tok.h"
+
+/* ---- tokenizers */
+
+static tg_status get_given(const tg_gguf *g, const char *key, tg_given *out, tg_err *e)
+{
+    bool is_on = false, is_present;
+    TG_TRY(tg_gguf_get_bool(g, key, &is_on, &is_present, e));
+    *out = !is_present ? TG_GIVEN_ABSENT : is_on ? TG_GIVEN_TRUE : TG_GIVEN_FALSE;
+    return TG_OK;
+}
+
+static tg_status get_id(const tg_gguf *g, const char *key, int64_t *out, tg_err *e)
+{
+    bool is_present;
+    *out = TG_TOKEN_NONE;
+    return tg_gguf_get_i64(g, key, out, &is_present, e);
+}
+
+static tg_status read_gguf_vocab(tg_gguf_vocab *v, const tg_gguf *g, tg_arena *a, tg_err *e)
+{
+    tg_str *tokens = NULL, *merges = NULL;
+    float *scores = NULL;
+    int32_t *types = NULL;
+    int64_t n_tokens = 0, n_merges = 0, n_scores = 0, n_types = 0;
+    bool is_present;
+    *v = (tg_gguf_vocab){0};
+    TG_TRY(tg_gguf_get_str(g, "tokenizer.ggml.model", &v->model, &is_present, e));
+    if (!is_present) return TG_OK;
+    TG_TRY(tg_gguf_get_str(g, "tokenizer.ggml.pre", &v->pre, &is_present, e));
+    TG_TRY(tg_gguf_get_strs(g, "tokenizer.ggml.tokens", a, &tokens, &n_tokens, &is_present, e));
+    TG_TRY(tg_gguf_get_strs(g, "tokenizer.ggml.merges", a, &merges, &n_merges, &is_present, e));
+    TG_TRY(tg_gguf_get_f32s(g, "tokenizer.ggml.scores", a, &scores, &n_scores, &is_present, e));
+    TG_TRY(tg_gguf_get_i32s(g, "tokenizer.ggml.token_type", a, &types, &n_types, &is_present, e));
+    if (n_tokens == 0)
+        return tg_fail(e, TG_E_CORRUPT, "key 'tokenizer.ggml.tokens' is absent or empty");
+    if ((scores && n_scores != n_tokens) || (types && n_types != n_tokens))
+        return tg_fail(e, TG_E_CORRUPT,
+                       "the vocabulary has %lld tokens but %lld scores and %lld types",
+                       (long long)n_tokens, (long long)n_scores, (long long)n_types);
+    v->tokens = tokens;
+    v->merges = merges;
+    v->scores = scores;
+    v->types = types;
+    v->n_tokens = (int32_t)n_tokens;
+    v->n_merges = (int32_t)n_merges;
+    TG_TRY(get_id(g, "tokenizer.ggml.bos_token_id", &v->bos_id, e));
+    TG_TRY(get_id(g, "tokenizer.ggml.eos_token_id", &v->eos_id, e));
+    TG_TRY(get_id(g, "tokenizer.ggml.unknown_token_id", &v->unk_id, e));
+    TG_TRY(get_id(g, "tokenizer.ggml.padding_token_id", &v->pad_id, e));
+    TG_TRY(get_given(g, "tokenizer.ggml.add_bos_token", &v->add_bos, e));
+    TG_TRY(get_given(g, "tokenizer.ggml.add_eos_token", &v->add_eos, e));
+    return get_given(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, e);
+}
+
+static tg_status compile_gguf(tg_buf *blob, const tg_gguf *g, tg_err *e)
+{
+    tg_arena a = {0};
+    tg_gguf_vocab v;
+    tg_status s = read_gguf_vocab(&v, g, &a, e);
+    if (s == TG_OK && v.n_tokens > 0) s = tg_tokenizer_compile_gguf(blob, &v, e);
+    tg_arena_deinit(&a);
+    return s;
+}
+
+static tg_status compile_tokenizer(tg_buf *blob, const tg_checkpoint *c, tg_err *e)
+{
+    const tg_gguf *g = tg_checkpoint_get_gguf(c);
+    tg_status s;
+    if (g) {
+        s = compile_gguf(blob, g, e);
+        if (s != TG_OK) tg_err_context(e, "%s", tg_checkpoint_get_path(c));
+    } else {
+        tg_str json = tg_checkpoint_get_text(c, TG_HF_TOKENIZER);
+        if (json.len == 0) return TG_OK;
+        tg_str config = tg_checkpoint_get_text(c, TG_HF_TOKENIZER_CONFIG);
+        s = tg_tokenizer_compile_json(blob, json, config, e);
+        if (s != TG_OK) tg_err_context(e, "%s", tg_checkpoint_get_part_path(c, TG_HF_TOKENIZER));
+    }
+    return s;
+}
+
+/* ---- chat templates */
+
+/* The text of tokenizer_config.json's "chat_template": a string, or a list of {"name", "template"} of which
+ * "default" counts. */
+static tg_str find_config_template(const json_t *config)
+{
+    const json_t *t = json_object_get(config, "chat_template"), *item;
+    size_t i;
+    if (json_is_string(t)) return (tg_str){json_string_value(t), json_string_length(t)};
+    json_array_foreach(t, i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        const json_t *text = json_object_get(item, "template");
+        if (name && json_is_string(text) && tg_str_is(tg_str_from_cstr(name), "default"))
+            return (tg_str){json_string_value(text), json_string_length(text)};
+    }
+    return (tg_str){0};
+}
+
+static tg_status find_template(tg_str *out, const tg_checkpoint *c, tg_err *e)
+{
+    const tg_gguf *g = tg_checkpoint_get_gguf(c);
+    bool is_present;
+    *out = (tg_str){0};
+    if (g) return tg_gguf_get_str(g, "tokenizer.chat_template", out, &is_present, e);
+    *out = tg_checkpoint_get_text(c, TG_HF_CHAT_TEMPLATE); /* the file wins over the config */
+    if (out->len == 0)
+        *out = find_config_template(tg_checkpoint_get_json(c, TG_HF_TOKENIZER_CONFIG));
+    return TG_OK;
+}
+
+/* ---- stop ids and sampling */
+
+static void add_stop_id(json_t *ids, int64_t id)
+{
+    size_t i;
+    const json_t *x;
+    if (id < 0) return;
+    json_array_foreach(ids, i, x) if (json_integer_value(x) == id) return;
+    json_array_append_new(ids, json_integer(id));
+}
+
+/* "eos_token_id": one id or a list. */
+static tg_status add_eos_of(json_t *ids, const tg_checkpoint *c, tg_hf_part part, tg_err *e)
+{
+    const json_t *eos = json_object_get(tg_checkpoint_get_json(c, part), "eos_token_id"), *x;
+    size_t i;
+    if (!eos || json_is_null(eos)) return TG_OK;
+    if (json_is_integer(eos)) {
+        add_stop_id(ids, json_integer_value(eos));
+        return TG_OK;
+    }
+    json_array_foreach(eos, i, x)
+    {
+        if (!json_is_integer(x)) break;
+        add_stop_id(ids, json_integer_value(x));
+    }
+    if (!json_is_array(eos) || i < json_array_size(eos))
+        return tg_fail(e, TG_E_CORRUPT, "%s: key 'eos_token_id' is neither an id nor a list of ids",
+                       tg_checkpoint_get_part_path(c, part));
+    return TG_OK;
+}
+
+static tg_status add_gguf_stops(json_t *ids, const tg_gguf *g, tg_err *e)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    for (size_t i = 0; i < TG_COUNT(keys); i++) {
+        int64_t id = -1;
+        bool is_present;
+        TG_TRY(tg_gguf_get_i64(g, keys[i], &id, &is_present, e));
+        if (is_present) add_stop_id(ids, id);
+    }
+    return TG_OK;
+}
+
+/* Ends of turns that files forget to name, by the spelling their makers gave them. */
+static void add_known_stops(json_t *ids, const tg_tokenizer *t)
+{
+    static const char *const spellings[] = {"<|im_end|>",    "<|eot_id|>", "<|eom_id|>",
+                                            "<end_of_turn>", "<|end|>",    "<|endoftext|>"};
+    for (size_t i = 0; i < TG_COUNT(spellings); i++) {
+        uint32_t flags = 0;
+        int32_t id = tg_tokenizer_find_token(t, tg_str_from_cstr(spellings[i]));
+        if (id != TG_TOKEN_NONE) tg_tokenizer_get_token(t, id, &flags);
+        if (flags & TG_TOKEN_SPECIAL) add_stop_id(ids, id);
+    }
+}
+
+static tg_status add_tokenizer_stops(json_t *ids, const tg_buf *blob, tg_err *e)
+{
+    tg_tokenizer *t;
+    if (blob->len == 0) return TG_OK;
+    TG_TRY(tg_tokenizer_open(&t, blob->ptr, blob->len, e));
+    add_stop_id(ids, tg_tokenizer_eos_id(t));
+    add_known_stops(ids, t);
+    for (int32_t i = 0; tg_tokenizer_find_warning(t, i); i++)
+        tg_log_warn("tokenizer: %s", tg_tokenizer_find_warning(t, i));
+    tg_tokenizer_close(t);
+    return TG_OK;
+}
+
+/* The recommendation of generation_config.json, with transformers' own defaults where it is silent: a missing
+ * temperature is 1 and a missing top_k 50. */
+static tg_status read_sampling(json_t *defaults, const tg_checkpoint *c, tg_err *e)
+{
+    const json_t *config = tg_checkpoint_get_json(c, TG_HF_GENERATION_CONFIG);
+    const char *path = tg_checkpoint_get_part_path(c, TG_HF_GENERATION_CONFIG);
+    bool is_sampling = false, is_present;
+    double temperature = 1, top_p = 1, min_p = 0, penalty = 1;
+    int64_t top_k = 50;
+    TG_TRY(tg_json_get_bool(config, "do_sample", &is_sampling, &is_present, path, e));
+    TG_TRY(tg_json_get_f64(config, "temperature", &temperature, &is_present, path, e));
+    TG_TRY(tg_json_get_f64(config, "top_p", &top_p, &is_present, path, e));
+    TG_TRY(tg_json_get_f64(config, "min_p", &min_p, &is_present, path, e));
+    TG_TRY(tg_json_get_f64(config, "repetition_penalty", &penalty, &is_present, path, e));
+    TG_TRY(tg_json_get_i64(config, "top_k", &top_k, &is_present, path, e));
+    if (!is_sampling) return TG_OK;
+    json_t *s = json_pack("{s:f, s:f, s:f, s:f, s:I}", "temperature", temperature, "top_p", top_p,
+                          "min_p", min_p, "repeat_penalty", penalty, "top_k", (json_int_t)top_k);
+    return json_object_set_new(defaults, "sampling", s) == 0
+               ? TG_OK
+               : tg_fail_nomem(e, sizeof s, "sampling defaults");
+}
+
+static tg_status read_defaults(tg_papers *p, const tg_checkpoint *c, tg_err *e)
+{
+    const tg_gguf *g = tg_checkpoint_get_gguf(c);
+    p->defaults = json_object();
+    json_t *ids = json_array();
+    if (!p->defaults || json_object_set_new(p->defaults, "stop_ids", ids) != 0)
+        return tg_fail_nomem(e, sizeof ids, "defaults");
+    if (g) {
+        TG_TRY(add_gguf_stops(ids, g, e));
+    } else {
+        TG_TRY(add_eos_of(ids, c, TG_HF_GENERATION_CONFIG, e));
+        TG_TRY(add_eos_of(ids, c, TG_HF_CONFIG, e));
+        TG_TRY(read_sampling(p->defaults, c, e));
+    }
+    return add_tokenizer_stops(ids, &p->tokenizer, e);
+}
+
+tg_status tg_papers_read(tg_papers *out, const tg_checkpoint *c, tg_err *e)
+{
+    tg_str text;
+    *out = (tg_papers){0};
+    tg_status s = compile_tokenizer(&out->tokenizer, c, e);
+    if (s == TG_OK) s = find_template(&text, c, e);
+    if (s == TG_OK) {
+        tg_buf_add_str(&out->chat, text);
+        s = tg_buf_check(&out->chat, e);
+    }
+    if (s == TG_OK) s = read_defaults(out, c, e);
+    if (s == TG_OK && out->tokenizer.len == 0)
+        tg_log_warn("%s: has no tokenizer; the model will take and give token ids only",
+                    tg_checkpoint_get_path(c));
+    if (s != TG_OK) tg_papers_deinit(out);
+    return s;
+}
+
+void tg_papers_deinit(tg_papers *p)
+{
+    tg_buf_deinit(&p->tokenizer);
+    tg_buf_deinit(&p->chat);
+    json_decref(p->defaults);
+    *p = (tg_papers){0};
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * papers.h - what a checkpoint brings beside its weights: tokenizer, chat template, defaults.
+ *
+ * Read at export, from either kind of checkpoint, into the files an artifact keeps. */
+#ifndef TG_API_PAPERS_H
+#define TG_API_PAPERS_H
+
+#include "base/json.h"
+#include "format/checkpoint.h"
+
+typedef struct tg_papers {
+    tg_buf tokenizer; /* compiled; empty when the checkpoint has none */
+    tg_buf chat;      /* template text; empty when the checkpoint has none */
+    /* {"sampling": {"temperature": ...}, "stop_ids": [...]}: sampling only where the makers ask for it
+     * (generation_config.json with do_sample); stop ids are the union of everything that names an end. */
+    json_t *defaults;
+} tg_papers;
+
+/* Doubts become warnings. */
+TG_MUST_USE tg_status tg_papers_read(tg_papers *out, const tg_checkpoint *c, tg_err *e);
+void tg_papers_deinit(tg_papers *p);
+
+#endif
