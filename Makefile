@@ -49,7 +49,7 @@ LINK_app     := app base
 objects = $(patsubst src/%.c,$(B)/%.o,$(wildcard src/$(1)/*.c))
 libs    = $(foreach f,$(LINK_$(1)),$(B)/lib$(f).a)
 
-.PHONY: all test clean headers FORCE
+.PHONY: all test clean headers install FORCE
 all: $(B)/trigraph $(B)/libtrigraph.so.0
 
 # ---- objects and libraries
@@ -81,6 +81,13 @@ $(B)/libtrigraph.so.0: $(call libs,api)
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libtrigraph.so.0 -Wl,--whole-archive $^ \
 	  -Wl,--no-whole-archive -Wl,-z,defs -o $@ $(LDLIBS)
 	ln -sf libtrigraph.so.0 $(B)/libtrigraph.so
+
+# One object whose hidden symbols are local: what is not public cannot clash with a user's names.
+$(B)/libtrigraph.a: $(call libs,api)
+	@rm -f $@
+	$(Q)ld -r --whole-archive $^ -o $(B)/libtrigraph.o
+	$(Q)objcopy --localize-hidden $(B)/libtrigraph.o
+	$(Q)ar rcs $@ $(B)/libtrigraph.o
 
 $(B)/trigraph: $(B)/libapp.a $(call libs,api)
 	@echo '  LD $@'
@@ -128,6 +135,9 @@ headers:
 	  echo "#include \"$$h\"" | $(CC) $(filter-out -MMD -MP,$(CFLAGS)) -I. -fsyntax-only -xc - || exit 1; done
 	@for h in $(wildcard include/*.h); do \
 	  echo "#include \"$$h\"" | g++ -Wall -Wextra -Werror -Iinclude -I. -fsyntax-only -xc++ - || exit 1; done
+
+install: all $(B)/libtrigraph.a
+	@tools/install $(B) $(PREFIX) $(DESTDIR)
 
 clean:
 	rm -rf $(B)
