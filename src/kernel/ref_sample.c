@@ -15,7 +15,7 @@ tg_sample_scratch tg_sample_scratch_place(void *memory, int32_t n_vocab)
            blocks = tg_align_up((size_t)tg_sample_blocks(n_vocab), 16);
     uint64_t *keys = memory;
     float *p = (float *)(void *)(keys + n);
-    return (tg_sample_scratch){.keys = keys, .p = p, .block = p + n, .sorted = p + n + blocks};
+    return (tg_sample_scratch){.keys = keys, .p = p, .block = p + n, .maxima = p + n + blocks};
 }
 
 /* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). */

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * avx512.h - what the files of the avx512 tier share. 16 floats are one register, so the 16 lanes of
+ * the contract are the register's. */
+#ifndef TG_KERNEL_AVX512_H
+#define TG_KERNEL_AVX512_H
+
+#include "kernel/kernel.h"
+
+#include <immintrin.h>
+
+extern tg_matmul_fn *const tg_avx512_matmul[TG_LAYOUT_COUNT];
+tg_matmul_fn tg_avx512_matmul_f32, tg_avx512_matmul_f16, tg_avx512_matmul_bf16;
+tg_attend_fn tg_avx512_attend_f32, tg_avx512_attend_f16;
+tg_sample_row_fn tg_avx512_sample_row;
+
+/* Lanes that exist when n elements are left, n >= 1. */
+TG_INLINE __mmask16 tg_mask16(int64_t n)
+{
+    return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
+}
+
+/* Contract 3: the folds of sum16 and max16. */
+TG_INLINE float tg_fold_sum(__m512 l)
+{
+    __m256 a = _mm256_add_ps(_mm512_castps512_ps256(l), _mm512_extractf32x8_ps(l, 1));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+
+/* maxps takes its second operand unless the first is greater: a > b ? a : b. */
+TG_INLINE float tg_fold_max(__m512 l)
+{
+    __m256 a = _mm256_max_ps(_mm512_castps512_ps256(l), _mm512_extractf32x8_ps(l, 1));
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+
+/* Contract 4. A NaN passes the minimum (second operand), and converts to an exponent of 0. */
+TG_INLINE __m512 tg_exp16(__m512 x)
+{
+    static const float poly[] = TG_EXP_POLY;
+    __mmask16 is_zero = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0f), _CMP_LT_OQ);
+    x = _mm512_min_ps(_mm512_set1_ps(88.0f), x);
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f)),
+                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.62e4p-1f), x);
+    r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.7f7d1cp-20f), r);
+    __m512 p = _mm512_set1_ps(poly[0]);
+    for (size_t i = 1; i < TG_COUNT(poly); i++)
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(poly[i]));
+    __m512i e = _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23);
+    p = _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), e));
+    return _mm512_mask_mov_ps(p, is_zero, _mm512_setzero_ps());
+}
+
+#endif
