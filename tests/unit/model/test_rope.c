@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Rotary tables against transformers (tests/golden/rope.txt, made by tools/goldens-model), read from the
+ * same config.json through the same door as a checkpoint's.
+ *
+ * torch computes powers and cosines in float32 with a unit of error that differs between processors, we
+ * in double rounded once; so frequencies may differ by 2 units, and the tables by what that does to an
+ * angle. */
+#include "check.h"
+#include "model/keys.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { MAX_DIM = 256 };
+
+static float read_hex(char **at)
+{
+    return tg_f32_from_bits((uint32_t)strtoul(*at, at, 16));
+}
+
+/* The spec that config.json asks for; lists stay in the arena. */
+static tg_rope_spec read_spec(const char *text, tg_arena *a)
+{
+    tg_err e = {0};
+    json_t *root = NULL;
+    tg_config *c = NULL;
+    tg_rope_spec spec;
+    tg_hparams *h = TG_NEW(tg_hparams);
+    tg_rope_keys keys = {
+        .object = "rope_parameters", .theta_key = "rope_theta", .theta_absent = 1e4};
+    int64_t n = 0;
+    if (tg_json_parse(&root, tg_str_from_cstr(text), "golden", &e) != TG_OK) fail_msg("%s", e.msg);
+    assert_int_equal(tg_config_new_json(&c, root, "golden", &e), TG_OK);
+    assert_int_equal(tg_config_get_i64(c, "head_dim", &n, NULL, &e), TG_OK);
+    h->head_dim = (int32_t)n;
+    assert_int_equal(tg_config_get_i64(c, "max_position_embeddings", &n, NULL, &e), TG_OK);
+    h->max_positions = (int32_t)n;
+    if (tg_rope_read_hf(&spec, h, c, &keys, a, &e) != TG_OK) fail_msg("%s", e.msg);
+    tg_mem_free(h);
+    tg_config_free(c);
+    json_decref(root);
+    return spec;
+}
+
+static void check_near(float is, float want, double bound, const char *what, int32_t i)
+{
+    if (!(fabs((double)is - (double)want) <= bound))
+        fail_msg("%s %d is %.9g, transformers has %.9g", what, i, (double)is, (double)want);
+}
+
+static void tables_are_those_of_transformers(void **state)
+{
+    (void)state;
+    static char line[1 << 16];
+    float freqs[MAX_DIM / 2] = {0}, row[MAX_DIM];
+    char name[128] = "";
+    int32_t length = 0, n_checked = 0;
+    tg_rope_spec spec = {0};
+    tg_arena a = {0};
+    FILE *f = fopen("tests/golden/rope.txt", "r");
+    if (!f) fail_msg("tests/golden/rope.txt is missing; run from the repository's root");
+    while (fgets(line, sizeof line, f)) {
+        char *at = line + 7;
+        if (strncmp(line, "case ", 5) == 0) snprintf(name, sizeof name, "%.100s", line + 5);
+        if (strncmp(line, "config ", 7) == 0) spec = read_spec(at, &a);
+        if (strncmp(line, "length ", 7) == 0) length = atoi(at);
+        if (strncmp(line, "factor ", 7) == 0)
+            check_near((float)spec.attention_factor, read_hex(&at), 0, name, 0);
+        if (strncmp(line, "freq ", 5) == 0) {
+            at = line + 5;
+            tg_rope_freqs(&spec, length, freqs);
+            for (int32_t i = 0; i < spec.rotary_dim / 2; i++) {
+                float want = read_hex(&at);
+                check_near(freqs[i], want, (double)want * 0x1p-22, name, i);
+            }
+        }
+        if (strncmp(line, "cos ", 4) != 0 && strncmp(line, "sin ", 4) != 0) continue;
+        at = line + 4;
+        int32_t position = (int32_t)strtol(at, &at, 10), half = spec.rotary_dim / 2;
+        tg_rope_fill(&spec, length, position, 1, row);
+        for (int32_t i = 0; i < half; i++) {
+            double bound = 0x1p-22 + (double)position * (double)freqs[i] * 0x1p-22;
+            check_near(row[line[0] == 's' ? half + i : i], read_hex(&at), bound, name, i);
+        }
+        n_checked++;
+    }
+    fclose(f);
+    tg_arena_deinit(&a);
+    assert_true(n_checked > 200);
+}
+
+/* Llama 3.2 1B, worked out by hand from the formula: pairs 0-14 are left alone, three are blended, the rest
+ * divided by 32. */
+static void llama_3_scaling_has_its_known_boundaries(void **state)
+{
+    (void)state;
+    tg_rope_spec plain = {.rotary_dim = 64, .theta = 500000, .factor = 1, .attention_factor = 1};
+    tg_rope_spec scaled = {.kind = TG_ROPE_LLAMA3,
+                           .rotary_dim = 64,
+                           .theta = 500000,
+                           .factor = 32,
+                           .low_freq_factor = 1,
+                           .high_freq_factor = 4,
+                           .attention_factor = 1,
+                           .original_max_positions = 8192};
+    static const double weights[] = {0.5928, 0.2813, 0.0745};
+    float a[32], b[32];
+    tg_rope_freqs(&plain, 4096, a);
+    tg_rope_freqs(&scaled, 4096, b);
+    for (int i = 0; i < 32; i++) {
+        double ratio = (double)b[i] / (double)a[i];
+        if (i < 15)
+            assert_true(b[i] == a[i]);
+        else if (i < 18)
+            assert_true(fabs(ratio - ((1 - weights[i - 15]) / 32 + weights[i - 15])) < 1e-4);
+        else
+            assert_true(b[i] == a[i] / 32);
+    }
+}
+
+static void a_table_is_the_same_in_any_pieces(void **state)
+{
+    (void)state;
+    enum { LENGTH = 300, DIM = 24 };
+    static float whole[LENGTH * DIM], pieces[LENGTH * DIM];
+    tg_rope_spec s = {.rotary_dim = DIM, .theta = 1e4, .factor = 1, .attention_factor = 1};
+    tg_rope_fill(&s, LENGTH, 0, LENGTH, whole);
+    for (int32_t first = 0, n = 1; first < LENGTH; first += n, n = TG_MIN(3 * n, LENGTH - first))
+        tg_rope_fill(&s, LENGTH, first, n, pieces + first * DIM);
+    assert_memory_equal(whole, pieces, sizeof whole);
+    for (int i = 0; i < DIM / 2; i++) {
+        assert_true(whole[i] == 1);
+        assert_true(whole[DIM / 2 + i] == 0);
+    }
+}
+
+static void divisors_of_a_gguf_file_divide_the_frequencies(void **state)
+{
+    (void)state;
+    static const double divisors[4] = {1, 2, 4, 32};
+    tg_rope_spec s = {.rotary_dim = 8, .theta = 1e4, .factor = 1, .attention_factor = 1};
+    float plain[4], divided[4];
+    tg_rope_freqs(&s, 100, plain);
+    s.freqs = divisors;
+    tg_rope_freqs(&s, 100, divided);
+    for (int i = 0; i < 4; i++)
+        assert_true(divided[i] == plain[i] / (float)divisors[i]);
+}
+
+/* ---- configurations */
+
+/* Reads the rope of `json`; the message must name what is wrong. */
+static void check_refused(const char *json, tg_status status, const char *const *words)
+{
+    tg_err e = {0};
+    json_t *root = NULL;
+    tg_config *c = NULL;
+    tg_arena a = {0};
+    tg_rope_spec spec;
+    tg_hparams *h = TG_NEW(tg_hparams);
+    h->head_dim = 16;
+    h->max_positions = 256;
+    tg_rope_keys keys = {.object = "rope_scaling", .theta_key = "rope_theta", .theta_absent = 1e4};
+    assert_int_equal(tg_json_parse(&root, tg_str_from_cstr(json), "config.json", &e), TG_OK);
+    assert_int_equal(tg_config_new_json(&c, root, "config.json", &e), TG_OK);
+    tg_status s = tg_rope_read_hf(&spec, h, c, &keys, &a, &e);
+    if (s != status) fail_msg("%s: status %d, %s", json, s, e.msg);
+    for (; *words; words++)
+        if (!strstr(e.msg, *words)) fail_msg("'%s' is not in: %s", *words, e.msg);
+    tg_mem_free(h);
+    tg_arena_deinit(&a);
+    tg_config_free(c);
+    json_decref(root);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void wrong_rope_keys_are_refused_by_name(void **state)
+{
+    (void)state;
+    check_refused("{\"rope_scaling\": {\"type\": \"spiral\", \"factor\": 2}}", TG_E_UNSUPPORTED,
+                  WORDS("config.json", "spiral", "llama3, yarn"));
+    check_refused("{\"rope_scaling\": {\"type\": \"linear\"}}", TG_E_CORRUPT,
+                  WORDS("config.json", "rope_scaling.factor"));
+    check_refused("{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", TG_E_CORRUPT,
+                  WORDS("rope_scaling.factor is 0"));
+    check_refused("{\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}}", TG_E_CORRUPT,
+                  WORDS("rope_scaling.factor"));
+    check_refused("{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2, "
+                  "\"attention_factor\": 0.0}}",
+                  TG_E_CORRUPT, WORDS("attention_factor is 0"));
+    check_refused("{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
+                  "\"low_freq_factor\": 4, \"high_freq_factor\": 4}}",
+                  TG_E_CORRUPT, WORDS("high_freq_factor is 4", "low_freq_factor"));
+    check_refused("{\"rope_scaling\": {\"rope_type\": \"longrope\", \"short_factor\": [1, 2], "
+                  "\"long_factor\": [1, 2]}}",
+                  TG_E_CORRUPT, WORDS("short_factor has 2 entries", "8"));
+    check_refused("{\"partial_rotary_factor\": 1.5}", TG_E_CORRUPT, WORDS("1.5"));
+    check_refused("{\"partial_rotary_factor\": 0.2}", TG_E_UNSUPPORTED, WORDS("3 of 16"));
+    check_refused("{\"rope_theta\": 0}", TG_E_CORRUPT, WORDS("theta"));
+}
+
+static void an_explicit_attention_factor_of_one_wins(void **state)
+{
+    (void)state;
+    tg_arena a = {0};
+    tg_rope_spec s = read_spec("{\"head_dim\": 16, \"max_position_embeddings\": 256, "
+                               "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 64, "
+                               "\"attention_factor\": 1.0}}",
+                               &a);
+    assert_true(s.attention_factor == 1.0);
+    s = read_spec("{\"head_dim\": 16, \"max_position_embeddings\": 256, "
+                  "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 64}}",
+                  &a);
+    assert_true(fabs(s.attention_factor - 1.4158883) < 1e-6); /* 0.1 ln 64 + 1 */
+    tg_arena_deinit(&a);
+}
+
+static void a_part_of_a_head_may_rotate(void **state)
+{
+    (void)state;
+    tg_arena a = {0};
+    tg_rope_spec s = read_spec("{\"head_dim\": 80, \"max_position_embeddings\": 256, "
+                               "\"partial_rotary_factor\": 0.25}",
+                               &a);
+    float freqs[10];
+    assert_int_equal(s.rotary_dim, 20);
+    tg_rope_freqs(&s, 256, freqs);
+    assert_true(freqs[0] == 1);
+    assert_true(fabs((double)freqs[5] - 0.01) < 1e-8); /* 10000^(-10/20) */
+    tg_arena_deinit(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_are_those_of_transformers),
+        cmocka_unit_test(llama_3_scaling_has_its_known_boundaries),
+        cmocka_unit_test(a_table_is_the_same_in_any_pieces),
+        cmocka_unit_test(divisors_of_a_gguf_file_divide_the_frequencies),
+        cmocka_unit_test(wrong_rope_keys_are_refused_by_name),
+        cmocka_unit_test(an_explicit_attention_factor_of_one_wins),
+        cmocka_unit_test(a_part_of_a_head_may_rotate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
