@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * format_files.h - small writers of GGUF and safetensors bytes, for tests that need wrong ones.
  *
- * They write what they are told, lies included; nothing here is shared with the readers. A file is a
- * tg_buf; it is written below a folder of its own and removed at the end. */
+ * They write what they are told, lies included; nothing here is shared with the readers. A file is
+ * a tg_buf; it is written below a folder of its own and removed at the end. */
 #ifndef TG_TESTS_FORMAT_FILES_H
 #define TG_TESTS_FORMAT_FILES_H
 

@@ -180,8 +180,10 @@ static tg_status open_folder(tg_checkpoint *c, const char *path, tg_err *e)
 {
     const char *folder = path, *file = NULL;
     const char *snapshots = tg_checkpoint_join(c, path, "snapshots");
-    if (!snapshots) return tg_fail_nomem(e, strlen(path), "a path");
-    if (tg_path_is_dir(snapshots)) TG_TRY(find_snapshot(c, path, snapshots, &folder, e));
+    const char *config = tg_checkpoint_join(c, path, "config.json");
+    if (!snapshots || !config) return tg_fail_nomem(e, strlen(path), "a path");
+    if (tg_path_is_dir(snapshots) && !tg_path_exists(config))
+        TG_TRY(find_snapshot(c, path, snapshots, &folder, e));
 
     char **names = NULL;
     int32_t n = 0;
@@ -208,8 +210,8 @@ static tg_status open_path(tg_checkpoint *c, const char *path, tg_err *e)
     if (s.len == 0) return tg_fail(e, TG_E_ARGUMENT, "the path of the model is empty");
     if (tg_path_is_dir(path)) return open_folder(c, path, e);
     TG_TRY(check_not_dangling(path, e));
-    if (tg_path_is_file(path) && (tg_str_has_suffix(s, TG_STR(".safetensors")) ||
-                                  tg_str_has_suffix(s, TG_STR(".json"))))
+    if (tg_path_is_file(path) &&
+        (tg_str_has_suffix(s, TG_STR(".safetensors")) || tg_str_has_suffix(s, TG_STR(".json"))))
         return tg_fail(e, TG_E_ARGUMENT,
                        "%s: is one file of a Hugging Face model; name the folder it lies in", path);
     return tg_checkpoint_load_shards(c, path, e);
@@ -258,8 +260,8 @@ const tg_tensor *tg_checkpoint_find_tensor(const tg_checkpoint *c, tg_str name)
     return i < 0 ? NULL : &c->tensors[i];
 }
 
-tg_status tg_checkpoint_get_named_tensor(const tg_checkpoint *c, tg_str name,
-                                         const tg_tensor **out, tg_err *e)
+tg_status tg_checkpoint_get_named_tensor(const tg_checkpoint *c, tg_str name, const tg_tensor **out,
+                                         tg_err *e)
 {
     *out = tg_checkpoint_find_tensor(c, name);
     if (*out) return TG_OK;

@@ -13,8 +13,8 @@
  * read-only after it was opened: any number of threads may use it.
  *
  * Rules where files disagree: an index is authoritative (files and tensors it does not list are not
- * used), chat_template.jinja wins over the template inside tokenizer_config.json (the caller looks at
- * both), and the first shard's keys are the GGUF keys. */
+ * used), chat_template.jinja wins over the template inside tokenizer_config.json (the caller looks
+ * at both), and the first shard's keys are the GGUF keys. */
 #ifndef TG_FORMAT_CHECKPOINT_H
 #define TG_FORMAT_CHECKPOINT_H
 

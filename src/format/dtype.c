@@ -356,27 +356,13 @@ static const struct {
     const char *name;
     bool is_removed;
 } foreign[] = {
-    {4, "Q4_2", true},
-    {5, "Q4_3", true},
-    {9, "Q8_1", false},
-    {15, "Q8_K", false},
-    {16, "IQ2_XXS", false},
-    {17, "IQ2_XS", false},
-    {18, "IQ3_XXS", false},
-    {19, "IQ1_S", false},
-    {21, "IQ3_S", false},
-    {22, "IQ2_S", false},
-    {29, "IQ1_M", false},
-    {31, "Q4_0_4_4", true},
-    {32, "Q4_0_4_8", true},
-    {33, "Q4_0_8_8", true},
-    {34, "TQ1_0", false},
-    {35, "TQ2_0", false},
-    {36, "IQ4_NL_4_4", true},
-    {37, "IQ4_NL_4_8", true},
-    {38, "IQ4_NL_8_8", true},
-    {40, "NVFP4", false},
-    {41, "Q1_0", false},
+    {4, "Q4_2", true},        {5, "Q4_3", true},        {9, "Q8_1", false},
+    {15, "Q8_K", false},      {16, "IQ2_XXS", false},   {17, "IQ2_XS", false},
+    {18, "IQ3_XXS", false},   {19, "IQ1_S", false},     {21, "IQ3_S", false},
+    {22, "IQ2_S", false},     {29, "IQ1_M", false},     {31, "Q4_0_4_4", true},
+    {32, "Q4_0_4_8", true},   {33, "Q4_0_8_8", true},   {34, "TQ1_0", false},
+    {35, "TQ2_0", false},     {36, "IQ4_NL_4_4", true}, {37, "IQ4_NL_4_8", true},
+    {38, "IQ4_NL_8_8", true}, {40, "NVFP4", false},     {41, "Q1_0", false},
 };
 
 const tg_dtype_row *tg_dtype_get_row(tg_dtype t)

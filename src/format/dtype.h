@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * dtype.h - the number formats of checkpoints, one row each, and their exact values.
  *
- * Two families share one enum: plain numbers (a block of one element) and ggml's block formats, where
- * 32 or 256 consecutive elements of a row share scales. A row of the table says what a format is
- * called in each kind of file and how large its blocks are; tg_dtype_unpack says what the bytes
+ * Two families share one enum: plain numbers (a block of one element) and ggml's block formats,
+ * where 32 or 256 consecutive elements of a row share scales. A row of the table says what a format
+ * is called in each kind of file and how large its blocks are; tg_dtype_unpack says what the bytes
  * mean. The values are those of ggml's reference dequantisation, to the bit, in its order of
  * operations and without fused multiply-add.
  *

@@ -8,12 +8,11 @@
  *   the only *.safetensors         otherwise; several without an index are refused, since nothing
  *                                  says whether they are shards, copies or adapters
  *
- * consolidated*.safetensors is a maker's own naming of the same weights and never counts. Pickles are
- * not read at all. File names inside the index are plain names: nothing outside the folder is opened
- * but through links that the user's own tools made. */
-#include "format/opened.h"
-
+ * consolidated*.safetensors is a maker's own naming of the same weights and never counts. Pickles
+ * are not read at all. File names inside the index are plain names: nothing outside the folder is
+ * opened but through links that the user's own tools made. */
 #include "base/log.h"
+#include "format/opened.h"
 #include "format/safetensors.h"
 
 #include <inttypes.h>
@@ -70,8 +69,8 @@ static tg_status load_templates(tg_checkpoint *c, const char *folder, tg_err *e)
         char *bare = tg_arena_copy_str(&c->arena, name.ptr, name.len - (sizeof suffix - 1));
         if (!path || !part || !bare) return tg_fail_nomem(e, name.len, "a template's name");
         TG_TRY(tg_checkpoint_add_file(c, path, part, &f, e));
-        c->templates[c->n_templates++] = (tg_named_text){
-            bare, {f->map.data ? (const char *)f->map.data : "", f->map.n_bytes}};
+        c->templates[c->n_templates++] =
+            (tg_named_text){bare, {f->map.data ? (const char *)f->map.data : "", f->map.n_bytes}};
     }
     return TG_OK;
 }
@@ -255,9 +254,9 @@ static tg_status check_listed(const tg_checkpoint *c, const weight_files *w, tg_
     json_object_foreach((json_t *)(uintptr_t)w->map, tensor, file)
     {
         if (tg_names_find(&c->names, tg_str_from_cstr(tensor)) < 0)
-            return tg_fail(e, TG_E_CORRUPT,
-                           "%s: puts tensor '%s' into %s, which does not hold it", w->index_path,
-                           tg_name_show(tg_str_from_cstr(tensor)).text, json_string_value(file));
+            return tg_fail(e, TG_E_CORRUPT, "%s: puts tensor '%s' into %s, which does not hold it",
+                           w->index_path, tg_name_show(tg_str_from_cstr(tensor)).text,
+                           json_string_value(file));
     }
     return TG_OK;
 }

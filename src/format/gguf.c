@@ -32,12 +32,12 @@ static const struct {
     int32_t n_bytes; /* 0: not of fixed size */
     bool is_integer;
 } types[] = {
-    [TG_GGUF_U8] = {"u8", 1, true},       [TG_GGUF_I8] = {"i8", 1, true},
-    [TG_GGUF_U16] = {"u16", 2, true},     [TG_GGUF_I16] = {"i16", 2, true},
-    [TG_GGUF_U32] = {"u32", 4, true},     [TG_GGUF_I32] = {"i32", 4, true},
-    [TG_GGUF_F32] = {"f32", 4, false},    [TG_GGUF_BOOL] = {"bool", 1, false},
+    [TG_GGUF_U8] = {"u8", 1, true},          [TG_GGUF_I8] = {"i8", 1, true},
+    [TG_GGUF_U16] = {"u16", 2, true},        [TG_GGUF_I16] = {"i16", 2, true},
+    [TG_GGUF_U32] = {"u32", 4, true},        [TG_GGUF_I32] = {"i32", 4, true},
+    [TG_GGUF_F32] = {"f32", 4, false},       [TG_GGUF_BOOL] = {"bool", 1, false},
     [TG_GGUF_STRING] = {"string", 0, false}, [TG_GGUF_ARRAY] = {"array", 0, false},
-    [TG_GGUF_U64] = {"u64", 8, true},     [TG_GGUF_I64] = {"i64", 8, true},
+    [TG_GGUF_U64] = {"u64", 8, true},        [TG_GGUF_I64] = {"i64", 8, true},
     [TG_GGUF_F64] = {"f64", 8, false},
 };
 _Static_assert(TG_COUNT(types) == TG_GGUF_TYPE_COUNT, "a type has no row");
@@ -150,8 +150,8 @@ static tg_status skip_values(cursor *c, tg_gguf_type type, uint64_t n, tg_err *e
     if (type == TG_GGUF_STRING) return skip_strings(c, n, e);
     if (n > get_left(c) / size)
         return tg_fail(e, TG_E_CORRUPT,
-                       "%" PRIu64 " values of type %s cannot fit in the %zu bytes that are left",
-                       n, types[type].name, get_left(c));
+                       "%" PRIu64 " values of type %s cannot fit in the %zu bytes that are left", n,
+                       types[type].name, get_left(c));
     TG_TRY(take(c, (size_t)n * size, &p, "a value", e));
     for (size_t i = 0; type == TG_GGUF_BOOL && i < n; i++)
         if (p[i] > 1) return tg_fail(e, TG_E_CORRUPT, "a bool has the value %d", p[i]);
@@ -264,8 +264,7 @@ static tg_status take_dims(cursor *c, tg_tensor *t, tg_err *e)
     uint32_t n = 0;
     TG_TRY(take_u32(c, &n, "a number of dimensions", e));
     if (n > GGUF_MAX_DIMS)
-        return tg_fail(e, TG_E_CORRUPT,
-                       "tensor '%.*s' has %" PRIu32 " dimensions; GGUF allows %d",
+        return tg_fail(e, TG_E_CORRUPT, "tensor '%.*s' has %" PRIu32 " dimensions; GGUF allows %d",
                        (int)t->name.len, t->name.ptr, n, GGUF_MAX_DIMS);
     t->n_dims = (int32_t)n;
     for (int32_t i = t->n_dims - 1; i >= 0; i--) { /* the file has the fastest first */
@@ -305,7 +304,8 @@ static tg_status take_tensor(tg_gguf *g, cursor *c, tg_tensor *t, place *p, tg_e
     return TG_OK;
 }
 
-/* Points every tensor into the file, and refuses one that leaves it or shares bytes with another. */
+/* Points every tensor into the file, and refuses one that leaves it or shares bytes with another.
+ * */
 static tg_status place_tensors(tg_gguf *g, const cursor *c, place *places, size_t *end, tg_err *e)
 {
     size_t room = g->data_offset < c->n ? c->n - g->data_offset : 0;
@@ -522,8 +522,8 @@ static tg_status find_key(const tg_gguf *g, const char *key, const tg_gguf_kv **
     if (*kv || is_present) return TG_OK;
     tg_buf hint = {0};
     tg_names_print_hint(&hint, &g->kv_names, tg_str_from_cstr(key));
-    tg_status s = tg_fail(e, TG_E_CORRUPT, "%s: key '%s' is missing%s", g->file, key,
-                          tg_buf_cstr(&hint));
+    tg_status s =
+        tg_fail(e, TG_E_CORRUPT, "%s: key '%s' is missing%s", g->file, key, tg_buf_cstr(&hint));
     tg_buf_deinit(&hint);
     return s;
 }
@@ -647,8 +647,8 @@ tg_status tg_gguf_get_token_id(const tg_gguf *g, const char *key, int64_t n_toke
     if (!is_present) return TG_OK;
     if (id < 0 || id >= n_tokens || id > INT32_MAX)
         return tg_fail(e, TG_E_CORRUPT,
-                       "%s: key '%s' is token %" PRId64 " and the vocabulary has %" PRId64,
-                       g->file, key, id, n_tokens);
+                       "%s: key '%s' is token %" PRId64 " and the vocabulary has %" PRId64, g->file,
+                       key, id, n_tokens);
     *out = (int32_t)id;
     return TG_OK;
 }

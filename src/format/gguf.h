@@ -37,7 +37,7 @@ typedef struct tg_gguf_kv {
     tg_str key;
     tg_gguf_type type; /* of the value, or of each element; never TG_GGUF_ARRAY */
     bool is_array;
-    int64_t n; /* elements; 1 for a value that is no array */
+    int64_t n;           /* elements; 1 for a value that is no array */
     const uint8_t *data; /* elements one after another, unaligned; strings with their lengths */
     size_t n_bytes;
 } tg_gguf_kv;
@@ -79,8 +79,8 @@ TG_MUST_USE tg_status tg_gguf_get_bool(const tg_gguf *g, const char *key, bool *
 TG_MUST_USE tg_status tg_gguf_get_str(const tg_gguf *g, const char *key, tg_str *out,
                                       bool *is_present, tg_err *e);
 /* Arrays; the lists are made in the arena, the strings in them are views into the file. */
-TG_MUST_USE tg_status tg_gguf_get_strs(const tg_gguf *g, const char *key, tg_arena *a,
-                                       tg_str **out, int64_t *n, bool *is_present, tg_err *e);
+TG_MUST_USE tg_status tg_gguf_get_strs(const tg_gguf *g, const char *key, tg_arena *a, tg_str **out,
+                                       int64_t *n, bool *is_present, tg_err *e);
 TG_MUST_USE tg_status tg_gguf_get_f32s(const tg_gguf *g, const char *key, tg_arena *a, float **out,
                                        int64_t *n, bool *is_present, tg_err *e);
 TG_MUST_USE tg_status tg_gguf_get_i32s(const tg_gguf *g, const char *key, tg_arena *a,

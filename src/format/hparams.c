@@ -218,14 +218,13 @@ static tg_status fail_absent(const tg_config *c, const char *path, tg_err *e)
         const char *key;
         json_t *v;
         size_t n = 0;
-        if (keys)
-            json_object_foreach((json_t *)(uintptr_t)in, key, v) keys[n++] = key;
+        if (keys) json_object_foreach((json_t *)(uintptr_t)in, key, v) keys[n++] = key;
         const char *near = tg_find_nearest_name(path, keys, n);
         if (near) tg_buf_printf(&hint, "; the nearest is '%s'", near);
         tg_arena_deinit(&a);
     }
-    tg_status s = tg_fail(e, TG_E_CORRUPT, "%s: key '%s' is missing%s", c->file, path,
-                          tg_buf_cstr(&hint));
+    tg_status s =
+        tg_fail(e, TG_E_CORRUPT, "%s: key '%s' is missing%s", c->file, path, tg_buf_cstr(&hint));
     tg_buf_deinit(&hint);
     return s;
 }
@@ -250,7 +249,7 @@ static bool is_absent(const value *v)
 static const char *type_name(const value *v)
 {
     static const char *const names[] = {
-        [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "a list",        [JSON_STRING] = "a string",
+        [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "a list",       [JSON_STRING] = "a string",
         [JSON_INTEGER] = "an integer", [JSON_REAL] = "a real number", [JSON_TRUE] = "true",
         [JSON_FALSE] = "false",        [JSON_NULL] = "null",
     };
@@ -519,8 +518,8 @@ static void add_unread(unread_list *u, tg_str path)
     tg_buf_deinit(&shown);
 }
 
-/* `path` is the prefix so far, with its dot; it comes back unchanged. Goes only as deep as keys were
- * asked for, so that nesting in the file is no danger. */
+/* `path` is the prefix so far, with its dot; it comes back unchanged. Goes only as deep as keys
+ * were asked for, so that nesting in the file is no danger. */
 static void collect_json(unread_list *u, const json_t *object, tg_buf *path)
 {
     const char *key;
@@ -550,8 +549,7 @@ static void collect_gguf(unread_list *u, tg_buf *path)
     for (int32_t i = 0; i < u->c->gguf->n_kvs; i++) {
         tg_buf_clear(path);
         tg_buf_add_str(path, u->c->gguf->kvs[i].key);
-        if (!path->is_failed && !is_noted(u->c, tg_buf_cstr(path)))
-            add_unread(u, tg_buf_str(path));
+        if (!path->is_failed && !is_noted(u->c, tg_buf_cstr(path))) add_unread(u, tg_buf_str(path));
     }
     u->is_failed = u->is_failed || path->is_failed;
 }

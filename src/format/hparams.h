@@ -5,14 +5,14 @@
  * what was asked for, so that an architecture can be told which keys it did not understand. Which
  * keys there are is the architecture's knowledge, and differs by kind.
  *
- *   HF     "rope_scaling.factor": a dotted path. When the root has an object "text_config", keys are
- *          looked up there first and then at the root (the nested one wins; values that differ get
- *          a warning); "/model_type" is looked up at the root alone. null is the same as absent.
+ *   HF     "rope_scaling.factor": a dotted path. When the root has an object "text_config", keys
+ *          are looked up there first and then at the root (the nested one wins; values that differ
+ *          get a warning); "/model_type" is looked up at the root alone. null is as good as absent.
  *   GGUF   "*.block_count": a leading "*." is replaced by the value of general.architecture.
  *
  * Every getter: absent gives *is_present = false, TG_OK and an untouched *out; with is_present NULL
- * the key is needed, and its absence an error that names the nearest key. A value of another type is
- * always an error. An integer is a number, a real number is no integer. */
+ * the key is needed, and its absence an error that names the nearest key. A value of another type
+ * is always an error. An integer is a number, a real number is no integer. */
 #ifndef TG_FORMAT_HPARAMS_H
 #define TG_FORMAT_HPARAMS_H
 
@@ -42,8 +42,8 @@ TG_MUST_USE tg_status tg_config_get_i32(tg_config *c, const char *key, int32_t l
 /* Finite numbers only. */
 TG_MUST_USE tg_status tg_config_get_f64(tg_config *c, const char *key, double *out,
                                         bool *is_present, tg_err *e);
-TG_MUST_USE tg_status tg_config_get_bool(tg_config *c, const char *key, bool *out,
-                                         bool *is_present, tg_err *e);
+TG_MUST_USE tg_status tg_config_get_bool(tg_config *c, const char *key, bool *out, bool *is_present,
+                                         tg_err *e);
 /* Borrowed from the checkpoint. */
 TG_MUST_USE tg_status tg_config_get_str(tg_config *c, const char *key, tg_str *out,
                                         bool *is_present, tg_err *e);

@@ -16,9 +16,10 @@
 /* The reference reader's own limit. */
 #define MAX_HEADER_BYTES ((uint64_t)100000000)
 
-/* A parsed JSON value costs some 100 bytes, so a header of nothing but brackets would need a hundred
- * times its size. A tensor entry has 3 brackets in at least 50 bytes and 5 commas, and one more
- * comma in two bytes for each further dimension; beyond twice that density it is no tensor list. */
+/* A parsed JSON value costs some 100 bytes, so a header of nothing but brackets would need a
+ * hundred times its size. A tensor entry has 3 brackets in at least 50 bytes and 5 commas, and one
+ * more comma in two bytes for each further dimension; beyond twice that density it is no tensor
+ * list. */
 static tg_status check_density(const char *p, size_t n, tg_err *e)
 {
     size_t n_brackets = 0, n_commas = 0;
@@ -206,8 +207,7 @@ static tg_status check_cover(const tg_safetensors *x, tg_arena *a, const uint8_t
             return tg_fail(e, TG_E_CORRUPT,
                            "tensor '%s' begins at offset %zu where the one before it ends at %zu: "
                            "they %s",
-                           list[i]->name.ptr, begin, end,
-                           begin < end ? "overlap" : "leave a hole");
+                           list[i]->name.ptr, begin, end, begin < end ? "overlap" : "leave a hole");
         end = begin + list[i]->n_bytes;
     }
     if (end != room)
@@ -245,8 +245,7 @@ tg_status tg_safetensors_parse(tg_safetensors *out, tg_arena *a, const uint8_t *
     size_t n_header = 0;
     *out = (tg_safetensors){.file = file};
     tg_status s = parse_header(&root, &n_header, data, n_bytes, e);
-    if (s == TG_OK)
-        s = take_entries(out, a, root, data + n_header, n_bytes - n_header, e);
+    if (s == TG_OK) s = take_entries(out, a, root, data + n_header, n_bytes - n_header, e);
     json_decref(root);
     if (s != TG_OK) tg_err_context(e, "%s", file);
     return s;

@@ -15,9 +15,9 @@ enum { TG_MAX_DIMS = 8 };
 typedef struct tg_tensor {
     tg_str name; /* printable UTF-8, not empty */
     tg_dtype dtype;
-    int32_t n_dims; /* 0: a scalar */
+    int32_t n_dims;            /* 0: a scalar */
     int64_t dims[TG_MAX_DIMS]; /* each >= 0; unused ones are 0 */
-    const void *data; /* into the mapping, of any alignment */
+    const void *data;          /* into the mapping, of any alignment */
     size_t n_bytes;
     const char *file; /* for messages */
 } tg_tensor;

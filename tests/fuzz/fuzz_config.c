@@ -39,9 +39,9 @@ static void ask(tg_config *c, const char *key)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const keys[] = {"model_type",   "/model_type",        "hidden_size",
-                                       "eos_token_id", "rope_scaling.factor", "layer_types",
-                                       "a",            "a.b.c"};
+    static const char *const keys[] = {
+        "model_type",          "/model_type", "hidden_size", "eos_token_id",
+        "rope_scaling.factor", "layer_types", "a",           "a.b.c"};
     json_t *root = NULL;
     tg_config *c = NULL;
     tg_err e = {0};

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0
- * GGUF: any bytes either are refused with a message or give views that can be read to their ends. */
+/* SPDX-License-Identifier: Apache-2.0 GGUF: any bytes either are refused with a message or give
+ * views that can be read to their ends. */
 #include "base/log.h"
 #include "format/hparams.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whole checkpoints: split GGUF sets, Hugging Face folders, hub caches, and the real models. */
 #include "format/checkpoint.h"
-
 #include "format_files.h"
 
 #include <sys/stat.h>
@@ -384,8 +383,8 @@ static void an_absent_tensor_is_called_absent_with_the_nearest_name(void **state
     end(p, c);
 }
 
-/* C37 where it concerns reading: Python's json refuses all of these but the duplicates and
- * surrogates; we refuse those too, with the line. */
+/* C37 where it concerns reading. Python's json would take the duplicates, the lone surrogate, NaN
+ * and the infinities; no key of a model we know needs them, and each hides a mistake. */
 static void config_files_that_are_not_strict_json_are_refused_with_their_line(void **state)
 {
     (void)state;
@@ -399,6 +398,8 @@ static void config_files_that_are_not_strict_json_are_refused_with_their_line(vo
         {"{\"a\":\"\xff\"}", "config.json: line 1"},
         {"{\"a\":\"\\ud800\"}", "config.json: line 1"},
         {"{\"a\":1e999}", "config.json: line 1"},
+        {"{\"a\":1,\n\"b\":NaN}", "config.json: line 2"},
+        {"{\"a\":Infinity}", "config.json: line 1"},
         {"{\"a\":99999999999999999999}", "config.json: line 1"},
         {"{\"a\":1} x", "config.json: line 1"},
         {"", "config.json: line 1"},
@@ -661,9 +662,8 @@ static void the_vocabulary_of_smollm2_is_read_without_copying(void **state)
     int32_t *kinds = NULL, eos = -1;
     int64_t n = 0, n_kinds = 0;
     assert_int_equal(tg_gguf_get_strs(g, "tokenizer.ggml.tokens", &a, &tokens, &n, NULL, &e), 0);
-    assert_int_equal(tg_gguf_get_i32s(g, "tokenizer.ggml.token_type", &a, &kinds, &n_kinds, NULL,
-                                      &e),
-                     0);
+    assert_int_equal(
+        tg_gguf_get_i32s(g, "tokenizer.ggml.token_type", &a, &kinds, &n_kinds, NULL, &e), 0);
     assert_int_equal(n, 49152);
     assert_int_equal(n_kinds, n);
     assert_true(tg_str_is(tokens[0], "<|endoftext|>"));
@@ -691,6 +691,34 @@ static void tiny_checkpoints_of_transformers_open(void **state)
     tg_checkpoint_close(c);
 }
 
+/* The same matrix as transformers and as a GGUF writer stored it: one orientation, equal values. */
+static void both_formats_give_one_matrix(void **state)
+{
+    (void)state;
+    tg_checkpoint *hf = open_good("tests/tiny/gemma3-pattern6");
+    tg_checkpoint *gguf = open_good("tests/tiny/gemma3-pattern6/model.gguf");
+    static const char *const names[][2] = {
+        {"model.embed_tokens.weight", "token_embd.weight"},
+        {"model.layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight"},
+    };
+    assert_int_equal(tg_checkpoint_get_kind(hf), TG_CHECKPOINT_HF);
+    assert_int_equal(tg_checkpoint_get_kind(gguf), TG_CHECKPOINT_GGUF);
+    for (size_t i = 0; i < TG_COUNT(names); i++) {
+        const tg_tensor *a = tg_checkpoint_find_tensor(hf, tg_str_from_cstr(names[i][0]));
+        const tg_tensor *b = tg_checkpoint_find_tensor(gguf, tg_str_from_cstr(names[i][1]));
+        assert_non_null(a);
+        assert_non_null(b);
+        assert_int_equal(a->n_dims, 2);
+        assert_int_equal(b->n_dims, 2);
+        if (i == 0) assert_int_not_equal(a->dims[0], a->dims[1]); /* the other one is square */
+        assert_int_equal(a->dims[0], b->dims[0]);
+        assert_int_equal(a->dims[1], b->dims[1]);
+        assert_true(get_fingerprint(a) == get_fingerprint(b));
+    }
+    tg_checkpoint_close(gguf);
+    tg_checkpoint_close(hf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -716,6 +744,7 @@ int main(void)
         cmocka_unit_test(gemma3_has_the_tensors_that_gguf_py_sees),
         cmocka_unit_test(the_vocabulary_of_smollm2_is_read_without_copying),
         cmocka_unit_test(tiny_checkpoints_of_transformers_open),
+        cmocka_unit_test(both_formats_give_one_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

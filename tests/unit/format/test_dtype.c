@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "format/dtype.h"
-
 #include "check.h"
+#include "format/dtype.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -78,8 +77,8 @@ static void every_f16_has_its_value_and_comes_back(void **state)
     }
 }
 
-/* Between two neighbouring f16 the nearer one wins, and in the middle the one with an even last bit.
- * All of that is exact in double. */
+/* Between two neighbouring f16 the nearer one wins, and in the middle the one with an even last
+ * bit. All of that is exact in double. */
 static void rounding_to_f16_is_to_nearest_even(void **state)
 {
     (void)state;
@@ -185,10 +184,10 @@ static void formats_are_found_by_every_name_they_have(void **state)
     static const struct {
         uint32_t id;
         const char *name;
-    } gguf[] = {{0, "f32"},   {1, "f16"},   {30, "bf16"}, {2, "q4_0"},    {3, "q4_1"},
-                {6, "q5_0"},  {7, "q5_1"},  {8, "q8_0"},  {10, "q2_k"},   {11, "q3_k"},
-                {12, "q4_k"}, {13, "q5_k"}, {14, "q6_k"}, {20, "iq4_nl"}, {23, "iq4_xs"},
-                {39, "mxfp4"}, {24, "i8"},  {27, "i64"},  {28, "f64"}};
+    } gguf[] = {{0, "f32"},    {1, "f16"},   {30, "bf16"}, {2, "q4_0"},    {3, "q4_1"},
+                {6, "q5_0"},   {7, "q5_1"},  {8, "q8_0"},  {10, "q2_k"},   {11, "q3_k"},
+                {12, "q4_k"},  {13, "q5_k"}, {14, "q6_k"}, {20, "iq4_nl"}, {23, "iq4_xs"},
+                {39, "mxfp4"}, {24, "i8"},   {27, "i64"},  {28, "f64"}};
     tg_dtype t = TG_DTYPE_COUNT;
     for (size_t i = 0; i < TG_COUNT(gguf); i++) {
         assert_true(tg_dtype_find_gguf(&t, gguf[i].id));

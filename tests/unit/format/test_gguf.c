@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One GGUF file at a time; split files are in test_checkpoint.c. Files are written by hand here,
  * after the format's description in the ggml repository. */
-#include "format/gguf.h"
-
 #include "base/os.h"
+#include "format/gguf.h"
 #include "format_files.h"
 
 #include <math.h>
 
 static const uint64_t dims_32x2[] = {32, 2}, dims_4[] = {4};
 
-/* Parses, wants a failure with these words, and checks that it took neither long nor much memory. */
+/* Parses, wants a failure with these words, and checks that it took neither long nor much memory.
+ * */
 static void assert_refused(tg_buf *b, tg_status status, const char *words)
 {
     tg_gguf g;
@@ -77,7 +77,8 @@ static void a_small_file_is_read_as_it_was_written(void **state)
         tg_err e = {0};
         assert_int_equal(tg_gguf_get_strs(&g, "names", &a, &names, &n, NULL, &e), TG_OK);
         assert_int_equal(n, 3);
-        assert_true(tg_str_is(names[0], "one") && names[1].len == 0 && tg_str_is(names[2], "three"));
+        assert_true(tg_str_is(names[0], "one") && names[1].len == 0 &&
+                    tg_str_is(names[2], "three"));
         tg_arena_deinit(&a);
         tg_buf_deinit(&b);
     }
@@ -235,7 +236,8 @@ static void versions_other_than_two_and_three_are_refused(void **state)
     assert_refused(&b, TG_E_UNSUPPORTED, "big-endian");
 }
 
-/* C01: 2^42 + 1 times 2^22 wraps 64 bits to 2^22; with 4 bytes each, a quarter of that wraps too. */
+/* C01: 2^42 + 1 times 2^22 wraps 64 bits to 2^22; with 4 bytes each, a quarter of that wraps too.
+ * */
 static void products_of_dimensions_do_not_wrap(void **state)
 {
     (void)state;

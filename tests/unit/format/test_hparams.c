@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The view of keys that architectures read, over JSON and over GGUF. */
 #include "format/hparams.h"
-
 #include "format_files.h"
 
 typedef struct both {
@@ -23,8 +22,8 @@ static both open_json(const char *text)
     return b;
 }
 
-/* block_count u32 3, rms_eps f32 0.5, heads u32[3] {4, 4, 2}, names string[2], causal bool, u64 big,
- * sliding bool[2], general.architecture "llama", tokenizer.x u32 */
+/* block_count u32 3, rms_eps f32 0.5, heads u32[3] {4, 4, 2}, names string[2], causal bool, u64
+ * big, sliding bool[2], general.architecture "llama", tokenizer.x u32 */
 static both open_gguf(void)
 {
     both b = {0};
@@ -120,8 +119,9 @@ static void a_wrong_type_names_file_key_and_type(void **state)
     tg_str s = {0};
     tg_err e = {0};
     assert_int_equal(tg_config_get_i64(b.c, "n", &i, NULL, &e), TG_E_CORRUPT);
-    assert_string_equal(e.msg, "config.json: key 'n' is a real number where an integer of at most 63 "
-                               "bits is needed");
+    assert_string_equal(e.msg,
+                        "config.json: key 'n' is a real number where an integer of at most 63 "
+                        "bits is needed");
     e = (tg_err){0};
     assert_int_equal(tg_config_get_str(b.c, "s", &s, NULL, &e), TG_E_CORRUPT);
     assert_says(&e, "key 's' is an integer where a string is needed");
@@ -239,9 +239,10 @@ static void unread_keys_are_listed_by_their_paths(void **state)
 static void the_nested_text_config_wins_and_a_difference_is_said(void **state)
 {
     (void)state;
-    both b = open_json("{\"model_type\":\"outer\",\"hidden_size\":1,\"same\":5,\"top\":6,\"more\":0,"
-                       "\"text_config\":{\"model_type\":\"inner\",\"hidden_size\":2,\"same\":5,"
-                       "\"rope\":{\"f\":3},\"odd\":4}}");
+    both b =
+        open_json("{\"model_type\":\"outer\",\"hidden_size\":1,\"same\":5,\"top\":6,\"more\":0,"
+                  "\"text_config\":{\"model_type\":\"inner\",\"hidden_size\":2,\"same\":5,"
+                  "\"rope\":{\"f\":3},\"odd\":4}}");
     tg_err e = {0};
     int64_t i = 0;
     tg_str s = {0};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "format/safetensors.h"
-
 #include "base/os.h"
+#include "format/safetensors.h"
 #include "format_files.h"
 
 static const char metadata_only[] = "{\"__metadata__\":{\"format\":\"pt\"}}";
