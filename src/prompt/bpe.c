@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * bpe.c - byte pair encoding of one word.
+ *
+ * A word becomes symbols (bytes, or characters), and neighbours are merged, always the pair of the
+ * lowest rank, the leftmost of equals, until no pair is in the table. SentencePiece's "best score
+ * first" is the same with ranks made of scores, so one loop serves both.
+ *
+ * Three ways to the same ids. A word that is a token and whose merging was seen by the compiler to
+ * give that token is looked up whole: most words of prose. A short word scans its few pairs. A long
+ * one (a text without spaces, a vocabulary without word boundaries) keeps them in a heap. */
+#include "prompt/tokblob.h"
+
+#include <string.h>
+
+/* Up to here scanning all pairs for each merge is cheaper than a heap. */
+enum { SHORT_WORD = 40, NO_RANK = INT32_MAX };
+
+static const tg_tok_merge *find_merge(const tg_tokenizer *t, int32_t left, int32_t right)
+{
+    uint32_t mask = t->merge_mask;
+    for (uint32_t i = tg_tok_merge_hash(left, right) & mask, n = 0; n <= mask;
+         i = (i + 1) & mask, n++) {
+        const tg_tok_merge *m = &t->merges[i];
+        if (m->left < 0) break;
+        if (m->left == left && m->right == right)
+            return (uint32_t)m->id < (uint32_t)t->h->n_symbols ? m : NULL;
+    }
+    return NULL;
+}
+
+static int32_t find_rank(const tg_tokenizer *t, int32_t left, int32_t right)
+{
+    const tg_tok_merge *m = find_merge(t, left, right);
+    return m ? m->rank : NO_RANK;
+}
+
+/* ---- symbols of a word */
+
+typedef struct symbols {
+    tg_tok_scratch *s;
+    const tg_tok_view *v;
+    tg_span word;
+    int32_t n;
+    int32_t unk_begin; /* unknown characters not yet emitted begin here; -1: none */
+    int32_t unk_end;
+} symbols;
+
+static void push_symbol(symbols *y, int32_t id, int32_t begin, int32_t end)
+{
+    y->s->symbols[y->n] = (tg_bpe_symbol){
+        .id = id, .rank = NO_RANK, .prev = y->n - 1, .next = y->n + 1, .begin = begin, .end = end};
+    y->n++;
+}
+
+static void push_unknown(symbols *y)
+{
+    if (y->unk_begin >= 0) push_symbol(y, y->s->t->h->unk_id, y->unk_begin, y->unk_end);
+    y->unk_begin = -1;
+}
+
+static bool push_bytes(symbols *y, int32_t begin, int32_t end)
+{
+    const tg_tokenizer *t = y->s->t;
+    for (int32_t i = begin; i < end; i++) {
+        int32_t id = t->byte_ids[(uint8_t)y->v->ptr[i]];
+        if ((uint32_t)id >= (uint32_t)t->h->n_symbols) return false;
+    }
+    for (int32_t i = begin; i < end; i++)
+        push_symbol(y, t->byte_ids[(uint8_t)y->v->ptr[i]], i, i + 1);
+    return true;
+}
+
+/* The character at [begin, end), dressed with the prefix or suffix its place in the word asks for. */
+static int32_t find_symbol(const symbols *y, int32_t begin, int32_t end)
+{
+    const tg_tokenizer *t = y->s->t;
+    const tg_tok_header *h = t->h;
+    bool has_prefix = begin > y->word.begin && h->word_prefix_bytes;
+    bool has_suffix = end == y->word.end && h->word_suffix_bytes;
+    const char *at = y->v->ptr + begin;
+    size_t n = (size_t)(end - begin);
+    if (!has_prefix && !has_suffix) {
+        if (h->flags & TG_TOK_BYTE_LEVEL) return t->byte_ids[(uint8_t)*at];
+        return tg_tok_find_key(t, at, n);
+    }
+    char dressed[128]; /* tg_tokenizer_open bounds both at 60 bytes */
+    size_t len = 0;
+    if (has_prefix) {
+        memcpy(dressed, t->strings + h->word_prefix_at, h->word_prefix_bytes);
+        len = h->word_prefix_bytes;
+    }
+    memcpy(dressed + len, at, n);
+    len += n;
+    if (has_suffix) {
+        memcpy(dressed + len, t->strings + h->word_suffix_at, h->word_suffix_bytes);
+        len += h->word_suffix_bytes;
+    }
+    return tg_tok_find_key(t, dressed, len);
+}
+
+static void push_character(symbols *y, int32_t begin, int32_t end)
+{
+    const tg_tok_header *h = y->s->t->h;
+    int32_t id = find_symbol(y, begin, end);
+    if ((uint32_t)id < (uint32_t)h->n_symbols) {
+        push_unknown(y);
+        push_symbol(y, id, begin, end);
+        return;
+    }
+    /* The reference library does not emit a waiting unknown before the bytes of a character; nor
+     * do we, since the ids must be its ids. */
+    if ((h->flags & TG_TOK_BYTE_FALLBACK) && push_bytes(y, begin, end)) return;
+    if (h->unk_id < 0) return; /* neither: the character is dropped */
+    if (y->unk_begin >= 0 && !(h->flags & TG_TOK_FUSE_UNK)) push_unknown(y);
+    if (y->unk_begin < 0) y->unk_begin = begin;
+    y->unk_end = end;
+}
+
+/* Fills s->symbols; a word has at most one symbol a byte. */
+static tg_status split_symbols(symbols *y, tg_err *e)
+{
+    tg_tok_scratch *s = y->s;
+    size_t n = (size_t)(y->word.end - y->word.begin);
+    if (n + 1 > s->n_symbols) {
+        size_t want = TG_MAX(n + 1, (size_t)256);
+        tg_mem_free(s->symbols);
+        s->symbols = TG_NEW_ARRAY(tg_bpe_symbol, want);
+        s->n_symbols = s->symbols ? want : 0;
+        if (!s->symbols)
+            return tg_fail_nomem(e, want * sizeof *s->symbols, "the symbols of a word");
+    }
+    bool is_bytes = s->t->h->flags & TG_TOK_BYTE_LEVEL;
+    for (int32_t i = y->word.begin, end; i < y->word.end; i = end) {
+        int32_t cp,
+            len = is_bytes ? 1 : tg_utf8_decode(y->v->ptr + i, (size_t)(y->word.end - i), &cp);
+        end = i + TG_MAX(len, 1);
+        push_character(y, i, end);
+    }
+    push_unknown(y);
+    if (y->n) s->symbols[y->n - 1].next = -1;
+    return TG_OK;
+}
+
+/* ---- merging */
+
+static void update_rank(tg_tok_scratch *s, int32_t i)
+{
+    tg_bpe_symbol *a = &s->symbols[i];
+    a->rank = a->next < 0 ? NO_RANK : find_rank(s->t, a->id, s->symbols[a->next].id);
+}
+
+/* Merges the symbol with its next, which then is dead: id -1. */
+static void merge_with_next(tg_tok_scratch *s, int32_t i)
+{
+    tg_bpe_symbol *a = &s->symbols[i], *b = &s->symbols[a->next];
+    const tg_tok_merge *m = find_merge(s->t, a->id, b->id);
+    a->id = m->id;
+    a->end = b->end;
+    a->next = b->next;
+    b->id = -1;
+    b->rank = NO_RANK;
+    if (a->next >= 0) s->symbols[a->next].prev = i;
+    update_rank(s, i);
+    if (a->prev >= 0) update_rank(s, a->prev);
+}
+
+static void merge_by_scan(tg_tok_scratch *s)
+{
+    for (;;) {
+        int32_t best = -1, rank = NO_RANK;
+        for (int32_t i = 0; i >= 0; i = s->symbols[i].next)
+            if (s->symbols[i].rank < rank) rank = s->symbols[i].rank, best = i;
+        if (best < 0) return;
+        merge_with_next(s, best);
+    }
+}
+
+/* A binary heap of rank << 32 | place: the lowest rank, then the leftmost. An entry is stale when
+ * its symbol has another rank by now; the rank of a dead one is NO_RANK. */
+typedef struct heap {
+    uint64_t *at;
+    size_t n;
+} heap;
+
+static void sift_down(heap *h, size_t i)
+{
+    uint64_t x = h->at[i];
+    for (size_t child; (child = 2 * i + 1) < h->n; i = child) {
+        if (child + 1 < h->n && h->at[child + 1] < h->at[child]) child++;
+        if (h->at[child] >= x) break;
+        h->at[i] = h->at[child];
+    }
+    h->at[i] = x;
+}
+
+static uint64_t pop(heap *h)
+{
+    uint64_t top = h->at[0];
+    h->at[0] = h->at[--h->n];
+    if (h->n) sift_down(h, 0);
+    return top;
+}
+
+static void push(heap *h, const tg_tok_scratch *s, int32_t i)
+{
+    if (s->symbols[i].rank == NO_RANK) return;
+    uint64_t x = (uint64_t)(uint32_t)s->symbols[i].rank << 32 | (uint32_t)i;
+    size_t k = h->n++;
+    for (; k > 0 && h->at[(k - 1) / 2] > x; k = (k - 1) / 2)
+        h->at[k] = h->at[(k - 1) / 2];
+    h->at[k] = x;
+}
+
+static tg_status merge_by_heap(tg_tok_scratch *s, int32_t n, tg_err *e)
+{
+    /* n - 1 pairs at first; each of at most n - 1 merges takes one and may add two. */
+    size_t want = 2 * (size_t)n;
+    if (want > s->n_heap) {
+        tg_mem_free(s->heap);
+        s->heap = TG_NEW_ARRAY(uint64_t, want);
+        s->n_heap = s->heap ? want : 0;
+        if (!s->heap) return tg_fail_nomem(e, want * sizeof *s->heap, "the pairs of a word");
+    }
+    heap h = {s->heap, 0};
+    for (int32_t i = 0; i < n; i++)
+        if (s->symbols[i].rank != NO_RANK)
+            h.at[h.n++] = (uint64_t)(uint32_t)s->symbols[i].rank << 32 | (uint32_t)i;
+    for (size_t i = h.n / 2; i-- > 0;)
+        sift_down(&h, i);
+    while (h.n) {
+        uint64_t top = pop(&h);
+        int32_t i = (int32_t)(uint32_t)top;
+        if (s->symbols[i].id < 0 || s->symbols[i].rank != (int32_t)(top >> 32)) continue;
+        merge_with_next(s, i);
+        push(&h, s, i);
+        if (s->symbols[i].prev >= 0) push(&h, s, s->symbols[i].prev);
+    }
+    return TG_OK;
+}
+
+/* ---- a word's ids */
+
+static void emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end)
+{
+    tg_ids_push(s->out, id);
+    if (!s->spans) return;
+    if (v->origin)
+        tg_spans_push(s->spans, v->origin[begin].begin, v->origin[end - 1].end);
+    else
+        tg_spans_push(s->spans, v->base + begin, v->base + end);
+}
+
+/* A character that only merges know and that no merge took: its bytes, or unknown. */
+static void emit_symbol(tg_tok_scratch *s, const tg_tok_view *v, const tg_bpe_symbol *y)
+{
+    const tg_tokenizer *t = s->t;
+    if (y->id < t->h->n_vocab) {
+        emit(s, v, y->id, y->begin, y->end);
+        return;
+    }
+    for (int32_t i = y->begin; i < y->end; i++) {
+        int32_t id = t->byte_ids[(uint8_t)v->ptr[i]];
+        if ((uint32_t)id < (uint32_t)t->h->n_vocab)
+            emit(s, v, id, i, i + 1);
+        else if (t->h->unk_id >= 0) {
+            emit(s, v, t->h->unk_id, y->begin, y->end);
+            return;
+        }
+    }
+}
+
+tg_status tg_bpe_merge(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg_err *e)
+{
+    symbols y = {.s = s, .v = v, .word = word, .unk_begin = -1};
+    TG_TRY(split_symbols(&y, e));
+    for (int32_t i = 0; i + 1 < y.n; i++)
+        s->symbols[i].rank = find_rank(s->t, s->symbols[i].id, s->symbols[i + 1].id);
+    if (y.n > SHORT_WORD)
+        TG_TRY(merge_by_heap(s, y.n, e));
+    else if (y.n > 1)
+        merge_by_scan(s);
+    for (int32_t i = y.n ? 0 : -1; i >= 0; i = s->symbols[i].next)
+        emit_symbol(s, v, &s->symbols[i]);
+    return TG_OK;
+}
+
+/* Looks the word up whole: true when that settles it. */
+static bool encode_whole(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, uint32_t wanted)
+{
+    if (w.end - w.begin > s->t->h->max_key_bytes) return false;
+    int32_t id = tg_tok_find_key(s->t, v->ptr + w.begin, (size_t)(w.end - w.begin));
+    if (id < 0 || id >= s->t->h->n_vocab) return false;
+    if (wanted && !(s->t->flags[id] & wanted)) return false;
+    emit(s, v, id, w.begin, w.end);
+    return true;
+}
+
+static tg_status encode_part(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, tg_err *e)
+{
+    return encode_whole(s, v, w, TG_TOK_IS_WHOLE) ? TG_OK : tg_bpe_merge(s, v, w, e);
+}
+
+/* Cuts the word where no token holds the two characters side by side: no merge can reach across,
+ * so the parts' ids are the word's. It makes one long word, such as a text of a vocabulary without
+ * pre-tokenizer, into many short ones. */
+static tg_status encode_between_seams(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, tg_err *e)
+{
+    const tg_tokenizer *t = s->t;
+    int32_t begin = w.begin, left, right;
+    int n = tg_utf8_decode(v->ptr + w.begin, (size_t)(w.end - w.begin), &left);
+    for (int32_t i = w.begin + TG_MAX(n, 1); i < w.end; i += TG_MAX(n, 1), left = right) {
+        n = tg_utf8_decode(v->ptr + i, (size_t)(w.end - i), &right);
+        uint32_t bit = tg_tok_seam_hash(left, right) & t->seam_mask;
+        if (t->seams[bit >> 5] >> (bit & 31) & 1) continue;
+        TG_TRY(encode_part(s, v, (tg_span){begin, i}, e));
+        begin = i;
+    }
+    return encode_part(s, v, (tg_span){begin, w.end}, e);
+}
+
+tg_status tg_bpe_encode(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg_err *e)
+{
+    uint32_t flags = s->t->h->flags;
+    if (word.begin >= word.end) return TG_OK;
+    bool ignores_merges = flags & TG_TOK_IGNORE_MERGES;
+    if (encode_whole(s, v, word, ignores_merges ? 0 : TG_TOK_IS_WHOLE)) return TG_OK;
+    if (flags & TG_TOK_HAS_SEAMS) return encode_between_seams(s, v, word, e);
+    return tg_bpe_merge(s, v, word, e);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tokblob.h - the compiled tokenizer, byte by byte, and the objects that read it in place.
+ *
+ *   offset 0      tg_tok_header: numbers and the table of sections
+ *   then          the sections, each aligned to 64 bytes, in any order; two may share bytes
+ *
+ * Integers are little-endian. Names of the form TG_TOK_* are numbers in files: append, never
+ * renumber. Private to src/prompt.
+ *
+ * A token has three strings. Its spelling is what the file writes. Its key is what the model
+ * matches against: the spelling, or with a byte-level alphabet the bytes that the spelling stands
+ * for. Its piece is what it prints. The spelling is not stored, since it follows from the key. */
+#ifndef TG_PROMPT_TOKBLOB_H
+#define TG_PROMPT_TOKBLOB_H
+
+#include "base/mem.h"
+#include "prompt/tok.h"
+#include "prompt/tokregex.h"
+
+#define TG_TOK_MAGIC "TGTOKENS"
+enum { TG_TOK_VERSION = 1, TG_TOK_ALIGN = 64 };
+
+typedef enum tg_tok_section {
+    TG_TOK_KEY_AT,    /* uint32 [n_symbols + 1]: begin of each key in KEYS */
+    TG_TOK_KEYS,      /* bytes */
+    TG_TOK_PIECE_AT,  /* uint32 [n_vocab + 1] into PIECES */
+    TG_TOK_PIECES,    /* bytes */
+    TG_TOK_FLAGS,     /* uint16 [n_symbols], TG_TOK_IS_* */
+    TG_TOK_SLOTS,     /* tg_tok_slot [power of two]: key -> id, open addressing */
+    TG_TOK_MERGES,    /* tg_tok_merge [power of two]: (left, right) -> rank, id */
+    TG_TOK_BYTE_IDS,  /* int32 [256]: symbol of a byte, or -1 */
+    TG_TOK_SEAMS,     /* uint32 [power of two]: bits of the pairs of characters inside tokens */
+    TG_TOK_STEPS,     /* tg_tok_step [n_norm + n_pre] */
+    TG_TOK_STRINGS,   /* bytes that steps and added tokens refer to */
+    TG_TOK_ADDED,     /* tg_tok_added [n_added], in the order of the file */
+    TG_TOK_TRIE_RAW,  /* tg_tok_node [..]: added tokens looked up in the text as it came */
+    TG_TOK_TRIE_NORM, /* tg_tok_node [..]: those looked up in normalized text */
+    TG_TOK_AFFIX,     /* int32 [n_prefix + n_suffix]: ids put around a text */
+    TG_TOK_SECTION_COUNT
+} tg_tok_section;
+
+/* tg_tok_header.flags */
+enum {
+    TG_TOK_BYTE_LEVEL = 1,    /* symbols are bytes, not characters */
+    TG_TOK_BYTE_FALLBACK = 2, /* a character without a symbol becomes its bytes */
+    TG_TOK_FUSE_UNK = 4,      /* a run of unknown characters is one unknown token */
+    TG_TOK_IGNORE_MERGES = 8, /* a word that is a token is that token */
+    TG_TOK_HAS_SEAMS = 16,    /* SEAMS may cut a word before merging */
+    TG_TOK_SPELL_BYTES = 32,  /* keys are bytes: a spelling is the key in the byte alphabet */
+    TG_TOK_JOIN_SPACES = 64,  /* decoder absent: tokens are joined by spaces */
+    TG_TOK_LOSSY_BYTES = 128, /* pieces are bytes of one UTF-8 stream */
+    TG_TOK_BYTE_RUNS = 256,   /* byte tokens in a row are a string, or all of them U+FFFD */
+    TG_TOK_DROP_FIRST = 512   /* the first token prints without `drop_cp` */
+};
+
+/* TG_TOK_FLAGS, beside the public TG_TOKEN_* */
+enum {
+    TG_TOK_IS_MODEL = 16,  /* the model's vocabulary holds it; others are added tokens only */
+    TG_TOK_IS_MAPPED = 32, /* the key is bytes and the spelling their byte alphabet */
+    TG_TOK_IS_WHOLE = 64,  /* merging its own key gives the token back */
+    TG_TOK_IS_SYMBOL = 128 /* no token: a character that only merges know */
+};
+
+/* tg_tok_header.warnings */
+enum { TG_TOK_WARN_PRE_ABSENT, TG_TOK_WARN_DROPOUT, TG_TOK_WARN_COUNT };
+
+typedef struct tg_tok_range {
+    uint64_t at, n_bytes;
+} tg_tok_range;
+
+typedef struct tg_tok_header {
+    char magic[8];
+    uint32_t version, header_bytes;
+    uint64_t n_bytes; /* of the whole blob */
+    int32_t n_vocab, n_symbols;
+    int32_t bos_id, eos_id, unk_id, pad_id; /* unk_id is what encoding uses */
+    int32_t unk_name_id;                    /* what the file calls its unknown token */
+    uint32_t flags, warnings;
+    int32_t n_norm, n_pre, n_added, n_prefix, n_suffix;
+    int32_t max_key_bytes;                      /* no longer word is looked up whole */
+    uint32_t word_prefix_at, word_prefix_bytes; /* put before symbols that begin no word */
+    uint32_t word_suffix_at, word_suffix_bytes; /* put after the symbol that ends a word */
+    int32_t n_left, n_right, left_cp, right_cp; /* characters taken off a decoded text's ends */
+    int32_t drop_cp;
+    uint32_t reserved[8];
+    tg_tok_range sections[TG_TOK_SECTION_COUNT];
+} tg_tok_header;
+
+typedef struct tg_tok_slot {
+    uint32_t hash; /* upper half of the key's hash */
+    int32_t id;    /* -1: empty */
+} tg_tok_slot;
+
+typedef struct tg_tok_merge {
+    int32_t left, right; /* left -1: empty */
+    int32_t rank, id;
+} tg_tok_merge;
+
+typedef struct tg_tok_added {
+    uint32_t at, n_bytes; /* the content, in STRINGS */
+    int32_t id;
+    uint32_t flags; /* TG_TOK_ADDED_* */
+} tg_tok_added;
+
+enum {
+    TG_TOK_ADDED_LSTRIP = 1,
+    TG_TOK_ADDED_RSTRIP = 2,
+    TG_TOK_ADDED_SINGLE_WORD = 4,
+    TG_TOK_ADDED_NORMALIZED = 8,
+    TG_TOK_ADDED_SPECIAL = 16
+};
+
+/* A node of a trie. The children of a node lie together, sorted by byte; a child's index is always
+ * greater than its parent's, so that a walk ends whatever the bytes say. Node 0 is the root. */
+typedef struct tg_tok_node {
+    uint32_t first_child;
+    int32_t added; /* index of the added token that ends here, or -1 */
+    uint16_t n_children;
+    uint8_t byte, reserved;
+} tg_tok_node;
+
+typedef enum tg_tok_op {
+    TG_TOK_NFC,
+    TG_TOK_NFD,
+    TG_TOK_NFKC,
+    TG_TOK_NFKD,
+    TG_TOK_LOWERCASE,
+    TG_TOK_STRIP_ACCENTS,
+    TG_TOK_TRIM,          /* x: left, y: right */
+    TG_TOK_PREPEND,       /* a, unless the text is empty */
+    TG_TOK_REPLACE,       /* a by b */
+    TG_TOK_REPLACE_REGEX, /* matches of a by b */
+    TG_TOK_LEAD,          /* a before each word that does not begin with it; x: tg_tok_lead */
+    TG_TOK_SPLIT,         /* at a; x: tg_tok_behavior, y: inverted */
+    TG_TOK_SPLIT_REGEX,   /* at matches of a */
+    TG_TOK_OP_COUNT
+} tg_tok_op;
+
+typedef enum tg_tok_lead { TG_TOK_LEAD_ALWAYS, TG_TOK_LEAD_FIRST, TG_TOK_LEAD_COUNT } tg_tok_lead;
+
+typedef enum tg_tok_behavior {
+    TG_TOK_ISOLATED,
+    TG_TOK_REMOVED,
+    TG_TOK_MERGED_PREVIOUS,
+    TG_TOK_MERGED_NEXT,
+    TG_TOK_CONTIGUOUS,
+    TG_TOK_BEHAVIOR_COUNT
+} tg_tok_behavior;
+
+typedef struct tg_tok_step {
+    uint32_t op;
+    int32_t x, y;
+    uint32_t a_at, a_bytes, b_at, b_bytes; /* in STRINGS */
+    uint32_t reserved;
+} tg_tok_step;
+
+enum { TG_TOK_MAX_STEPS = 256, TG_TOK_MAX_WORD_AFFIX = 60 };
+
+/* ---- reading in place */
+
+struct tg_tokenizer {
+    const tg_tok_header *h;
+    const uint32_t *key_at, *piece_at;
+    const char *keys, *pieces, *strings;
+    uint32_t n_key_bytes, n_piece_bytes, n_string_bytes;
+    const uint16_t *flags;
+    const tg_tok_slot *slots;
+    const tg_tok_merge *merges;
+    const uint32_t *seams;
+    uint32_t slot_mask, merge_mask, seam_mask; /* seam_mask counts bits */
+    const int32_t *byte_ids, *affix;
+    const tg_tok_step *steps;
+    const tg_tok_added *added;
+    const tg_tok_node *trie[2]; /* raw, normalized */
+    uint32_t n_nodes[2];
+    tg_regex **regex; /* [n_norm + n_pre], NULL where a step has none; owned */
+    tg_arena arena;   /* owns this object too */
+};
+
+/* ---- text on its way: bytes, and where each came from */
+
+/* Bytes of a text. The byte i came from the input's [origin[i].begin, origin[i].end), or from
+ * base + i where nothing was rewritten or nobody asked (origin NULL). Borrowed. */
+typedef struct tg_tok_view {
+    const char *ptr;
+    size_t len;
+    const tg_span *origin;
+    int32_t base;
+} tg_tok_view;
+
+typedef struct tg_tok_text {
+    tg_buf bytes;
+    tg_spans origin; /* one a byte, while is_tracked */
+    bool is_tracked;
+} tg_tok_text;
+
+typedef struct tg_bpe_symbol {
+    int32_t id, rank; /* rank of merging with the next; INT32_MAX: none */
+    int32_t prev, next, begin, end;
+} tg_bpe_symbol;
+
+/* All the memory of one call. Zero but for `pinned` is empty. */
+typedef struct tg_tok_scratch {
+    tg_tok_text text[3];
+    int pinned; /* index of the text that later segments still lie in; -1: none */
+    tg_spans words[2], matches;
+    tg_regex_scratch regex;
+    tg_bpe_symbol *symbols;
+    uint64_t *heap;
+    size_t n_symbols, n_heap; /* capacities */
+    tg_tokenizer const *t;
+    tg_ids *out;
+    tg_spans *spans; /* NULL: not asked for */
+} tg_tok_scratch;
+
+void tg_tok_scratch_deinit(tg_tok_scratch *s);
+
+/* toktext.c: runs steps [from, to) over the words of `v` (s->words[*w], spans in v). A rewriting
+ * step moves the text into one of s->text, never the pinned one; *v and *w then say where it lies. */
+TG_MUST_USE tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t from,
+                                       int32_t to, tg_err *e);
+
+/* bpe.c: appends the ids of one word, bytes [word.begin, word.end) of v. */
+TG_MUST_USE tg_status tg_bpe_encode(tg_tok_scratch *s, const tg_tok_view *v, tg_span word,
+                                    tg_err *e);
+/* The same without looking the word up whole: what merging alone makes of it. */
+TG_MUST_USE tg_status tg_bpe_merge(tg_tok_scratch *s, const tg_tok_view *v, tg_span word,
+                                   tg_err *e);
+
+/* tokadded.c: the next added token at or after `from`: its index, and in *at the bytes it takes;
+ * -1 when there is none. `trie` 0 looks in raw, 1 in normalized text. */
+int32_t tg_tok_added_find(const tg_tokenizer *t, int trie, tg_str text, size_t from, tg_span *at);
+/* Whether the token may stand at *at, which then grows by the blanks it swallows; not to the left
+ * of `floor`, where the token before ended. */
+bool tg_tok_added_accept(const tg_tokenizer *t, int32_t k, tg_str text, size_t floor, tg_span *at);
+
+/* tok.c: the id of a key of the model, or -1. */
+int32_t tg_tok_find_key(const tg_tokenizer *t, const char *key, size_t n);
+uint64_t tg_tok_hash(const char *key, size_t n);
+uint32_t tg_tok_merge_hash(int32_t left, int32_t right);
+uint32_t tg_tok_seam_hash(int32_t left_cp, int32_t right_cp);
+
+TG_INLINE tg_str tg_tok_key(const tg_tokenizer *t, int32_t id)
+{
+    uint32_t a = t->key_at[id], b = t->key_at[id + 1];
+    return a <= b && b <= t->n_key_bytes ? (tg_str){t->keys + a, b - a} : (tg_str){"", 0};
+}
+
+/* ---- the byte alphabet of byte-level vocabularies: each byte has a printable character */
+
+int32_t tg_tok_byte_char(uint8_t byte);
+int tg_tok_char_byte(int32_t cp); /* -1: no byte has it */
+
+#endif

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tokjson.c - tokenizer.json to a blob: model, added tokens, and the order of it all. */
+#include "base/log.h"
+#include "prompt/tokparts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char file_name[] = "tokenizer.json";
+
+static tg_status fail_model(tg_err *e, const char *what, tg_str text)
+{
+    return tg_fail(e, TG_E_CORRUPT, "%s: model: %s '%.*s'", file_name, what,
+                   (int)TG_MIN(text.len, (size_t)100), text.ptr);
+}
+
+/* ---- vocabulary */
+
+static tg_status add_vocabulary(tg_tok_build *b, const json_t *model, tg_err *e)
+{
+    const json_t *vocab = json_object_get(model, "vocab");
+    if (!json_is_object(vocab))
+        return tg_fail(e, TG_E_CORRUPT, "%s: model has no 'vocab'", file_name);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)vocab, key, value)
+    {
+        tg_str text = tg_str_from_cstr(key);
+        json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (id < 0 || id > TG_TOK_MAX_ID)
+            return tg_fail(e, TG_E_CORRUPT, "%s: model.vocab: the id of '%.*s' is not 0 to %d",
+                           file_name, (int)TG_MIN(text.len, (size_t)100), key, TG_TOK_MAX_ID);
+        TG_TRY(tg_tok_build_add_token(b, (int32_t)id, text, TG_TOK_IS_MODEL, e));
+    }
+    /* Holes are legal, a table of nothing but holes is an attack on memory. */
+    if ((size_t)b->n_entries > 4 * json_object_size(vocab) + 65536)
+        return tg_fail(e, TG_E_CORRUPT, "%s: model.vocab has %zu tokens and ids up to %" PRId32,
+                       file_name, json_object_size(vocab), b->n_entries - 1);
+    return tg_tok_build_index(b, e);
+}
+
+/* ---- merges */
+
+static tg_status split_merge(const json_t *v, size_t i, tg_str *left, tg_str *right, tg_err *e)
+{
+    if (json_is_array(v) && json_array_size(v) == 2 && json_is_string(json_array_get(v, 0)) &&
+        json_is_string(json_array_get(v, 1))) {
+        const json_t *a = json_array_get(v, 0), *b = json_array_get(v, 1);
+        *left = (tg_str){json_string_value(a), json_string_length(a)};
+        *right = (tg_str){json_string_value(b), json_string_length(b)};
+        return TG_OK;
+    }
+    const char *s = json_string_value(v), *space = s ? strchr(s, ' ') : NULL;
+    size_t n = json_string_length(v);
+    if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - s)))
+        return tg_fail(e, TG_E_CORRUPT, "%s: model.merges[%zu] is not two tokens", file_name, i);
+    *left = (tg_str){s, (size_t)(space - s)};
+    *right = (tg_str){space + 1, n - left->len - 1};
+    return TG_OK;
+}
+
+static tg_status add_merge(tg_tok_build *b, tg_str left, tg_str right, tg_str word_prefix,
+                           size_t rank, tg_buf *joined, tg_err *e)
+{
+    int32_t l = tg_tok_build_find(b, left), r = tg_tok_build_find(b, right);
+    if (l < 0) return fail_model(e, "merges name a token that the vocabulary lacks,", left);
+    if (r < 0) return fail_model(e, "merges name a token that the vocabulary lacks,", right);
+    /* The mark of a word's inner tokens stands before the right part and not inside the whole. */
+    if (right.len < word_prefix.len)
+        return fail_model(e, "merges have a right part without continuing_subword_prefix,", right);
+    tg_buf_clear(joined);
+    tg_buf_add_str(joined, left);
+    tg_buf_add(joined, right.ptr + word_prefix.len, right.len - word_prefix.len);
+    TG_TRY(tg_buf_check(joined, e));
+    int32_t id = tg_tok_build_find(b, tg_buf_str(joined));
+    if (id < 0)
+        return fail_model(e, "merges make a token that the vocabulary lacks,", tg_buf_str(joined));
+    tg_tok_build_add_merge(b, l, r, (int32_t)rank, id);
+    return TG_OK;
+}
+
+static tg_status add_merges(tg_tok_build *b, const json_t *model, tg_str word_prefix, tg_err *e)
+{
+    const json_t *merges = json_object_get(model, "merges"), *item;
+    if (!json_is_array(merges))
+        return tg_fail(e, TG_E_CORRUPT, "%s: model has no 'merges'", file_name);
+    TG_TRY(tg_tok_build_begin_merges(b, json_array_size(merges), e));
+    tg_buf joined = {0};
+    tg_status s = TG_OK;
+    size_t i;
+    json_array_foreach(merges, i, item)
+    {
+        tg_str left = {0}, right = {0};
+        s = split_merge(item, i, &left, &right, e);
+        if (s == TG_OK) s = add_merge(b, left, right, word_prefix, i, &joined, e);
+        if (s != TG_OK) break;
+    }
+    tg_buf_deinit(&joined);
+    return s;
+}
+
+/* ---- the model's own settings */
+
+/* A mark of words in the strings; with a byte alphabet, in bytes. */
+static tg_status add_word_mark(tg_tok_build *b, tg_str mark, uint32_t *at, uint32_t *n_bytes,
+                               tg_err *e)
+{
+    if (b->h.flags & TG_TOK_BYTE_LEVEL) mark = tg_tok_build_bytes_of(b, mark);
+    if (!mark.ptr || mark.len > TG_TOK_MAX_WORD_AFFIX)
+        return tg_fail(
+            e, TG_E_UNSUPPORTED,
+            "%s: model: continuing_subword_prefix or end_of_word_suffix has %zu bytes or "
+            "signs outside the byte alphabet; at most %d are built",
+            file_name, mark.len, TG_TOK_MAX_WORD_AFFIX);
+    *at = tg_tok_build_add_string(b, mark);
+    *n_bytes = (uint32_t)mark.len;
+    return TG_OK;
+}
+
+static tg_status add_byte_tokens(tg_tok_build *b, tg_err *e)
+{
+    if (b->h.flags & TG_TOK_BYTE_LEVEL) {
+        for (int i = 0; i < 256; i++)
+            if (b->byte_ids[i] < 0)
+                return tg_fail(
+                    e, TG_E_UNSUPPORTED,
+                    "%s: model: byte_fallback with a byte alphabet that lacks byte 0x%02x "
+                    "is not built",
+                    file_name, (unsigned)i);
+        return TG_OK; /* no byte is ever without its symbol */
+    }
+    b->h.flags |= TG_TOK_BYTE_FALLBACK;
+    b->may_cut = true;
+    for (int i = 0; i < 256; i++) {
+        static const char hex[] = "0123456789ABCDEF";
+        char name[6] = {'<', '0', 'x', hex[i >> 4], hex[i & 15], '>'};
+        int32_t id = tg_tok_build_find(b, (tg_str){name, 6});
+        b->byte_ids[i] = id;
+        if (id >= 0)
+            b->entries[id].flags |= TG_TOKEN_BYTE;
+        else
+            b->may_cut = false;
+    }
+    return TG_OK;
+}
+
+static tg_status add_model(tg_tok_build *b, const json_t *model, tg_err *e)
+{
+    static const char *const known[] = {"type",
+                                        "dropout",
+                                        "unk_token",
+                                        "continuing_subword_prefix",
+                                        "end_of_word_suffix",
+                                        "fuse_unk",
+                                        "byte_fallback",
+                                        "ignore_merges",
+                                        "vocab",
+                                        "merges"};
+    static const char name[] = "tokenizer.json: model";
+    tg_str type = TG_STR("BPE"), unk = {0}, prefix = {0}, suffix = {0};
+    bool fuses = false, falls_back = false, ignores = false, has_unk = false, has_dropout = false;
+    double dropout = 0;
+    if (!json_is_object(model)) return tg_fail(e, TG_E_CORRUPT, "%s has no 'model'", file_name);
+    TG_TRY(tg_json_get_str(model, "type", &type, NULL, name, e));
+    if (!tg_str_is(type, "BPE"))
+        return tg_fail(e, TG_E_UNSUPPORTED, "%s.type is '%.*s', which is not built", name,
+                       (int)TG_MIN(type.len, (size_t)80), type.ptr);
+    TG_TRY(tg_json_check_keys(model, name, known, TG_COUNT(known), e));
+    TG_TRY(tg_json_get_f64(model, "dropout", &dropout, &has_dropout, name, e));
+    TG_TRY(tg_json_get_str(model, "unk_token", &unk, &has_unk, name, e));
+    TG_TRY(tg_json_get_str(model, "continuing_subword_prefix", &prefix, NULL, name, e));
+    TG_TRY(tg_json_get_str(model, "end_of_word_suffix", &suffix, NULL, name, e));
+    TG_TRY(tg_json_get_bool(model, "fuse_unk", &fuses, NULL, name, e));
+    TG_TRY(tg_json_get_bool(model, "byte_fallback", &falls_back, NULL, name, e));
+    TG_TRY(tg_json_get_bool(model, "ignore_merges", &ignores, NULL, name, e));
+    TG_TRY(add_vocabulary(b, model, e));
+    TG_TRY(add_merges(b, model, prefix, e));
+    if (has_dropout && dropout != 0) b->h.warnings |= 1u << TG_TOK_WARN_DROPOUT;
+    if (fuses) b->h.flags |= TG_TOK_FUSE_UNK;
+    if (ignores) b->h.flags |= TG_TOK_IGNORE_MERGES;
+    if (has_unk) {
+        b->h.unk_id = b->h.unk_name_id = tg_tok_build_find(b, unk);
+        if (b->h.unk_id < 0) return fail_model(e, "the vocabulary lacks unk_token", unk);
+    }
+    if (b->h.flags & TG_TOK_BYTE_LEVEL) TG_TRY(tg_tok_build_map_bytes(b, e));
+    if (prefix.len)
+        TG_TRY(add_word_mark(b, prefix, &b->h.word_prefix_at, &b->h.word_prefix_bytes, e));
+    if (suffix.len)
+        TG_TRY(add_word_mark(b, suffix, &b->h.word_suffix_at, &b->h.word_suffix_bytes, e));
+    return falls_back ? add_byte_tokens(b, e) : TG_OK;
+}
+
+/* ---- added tokens */
+
+/* The library gives a content that the model knows the model's id, and others the next free one;
+ * a file that says otherwise is read one way by it and another way by its writer. */
+static tg_status place_added(tg_tok_build *b, tg_str content, int64_t id, bool is_special,
+                             tg_err *e)
+{
+    int32_t known = tg_tok_build_find(b, content);
+    if (known >= 0 ? known != id : id != b->n_entries)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: added_tokens gives '%.*s' id %" PRId64 " where %" PRId32
+                       " is its place",
+                       file_name, (int)TG_MIN(content.len, (size_t)100), content.ptr, id,
+                       known >= 0 ? known : b->n_entries);
+    if (known < 0) TG_TRY(tg_tok_build_add_token(b, (int32_t)id, content, 0, e));
+    tg_tok_entry *x = &b->entries[id];
+    x->flags |= TG_TOKEN_ADDED | (is_special ? TG_TOKEN_SPECIAL : 0);
+    if (known >= 0 || !(b->h.flags & TG_TOK_BYTE_LEVEL)) return TG_OK;
+    tg_str bytes = tg_tok_build_bytes_of(b, content);
+    x->key = bytes;
+    if (bytes.ptr) x->flags |= TG_TOK_IS_MAPPED;
+    return TG_OK;
+}
+
+static bool is_added(const tg_tok_build *b, tg_str content)
+{
+    for (int32_t i = 0; i < b->n_added; i++)
+        if (tg_str_is_equal(b->added[i].content, content)) return true;
+    return false;
+}
+
+static tg_status add_added(tg_tok_build *b, const json_t *item, const tg_tok_place *at, tg_err *e)
+{
+    static const char *const known[] = {"id",     "content", "single_word", "lstrip",
+                                        "rstrip", "special", "normalized"};
+    static const struct {
+        const char *key;
+        uint32_t flag;
+    } flags[] = {
+        {"lstrip", TG_TOK_ADDED_LSTRIP},           {"rstrip", TG_TOK_ADDED_RSTRIP},
+        {"single_word", TG_TOK_ADDED_SINGLE_WORD}, {"special", TG_TOK_ADDED_SPECIAL},
+        {"normalized", TG_TOK_ADDED_NORMALIZED},
+    };
+    tg_str content;
+    int64_t id = -1;
+    uint32_t set = 0;
+    bool has_normalized = false;
+    if (!json_is_object(item)) return tg_fail(e, TG_E_CORRUPT, "%s is not an object", at->path);
+    TG_TRY(tg_json_check_keys(item, at->path, known, TG_COUNT(known), e));
+    TG_TRY(tg_tok_part_str(item, "content", at, &content, e));
+    TG_TRY(tg_json_get_i64(item, "id", &id, NULL, at->path, e));
+    for (size_t i = 0; i < TG_COUNT(flags); i++) {
+        bool is_set = false, is_present = false;
+        TG_TRY(tg_json_get_bool(item, flags[i].key, &is_set, &is_present, at->path, e));
+        if (is_set) set |= flags[i].flag;
+        if (flags[i].flag == TG_TOK_ADDED_NORMALIZED) has_normalized = is_present;
+    }
+    if (!has_normalized && !(set & TG_TOK_ADDED_SPECIAL)) set |= TG_TOK_ADDED_NORMALIZED;
+    /* The library leaves out empty contents, and contents it has already. */
+    if (content.len == 0) return TG_OK;
+    if (b->n_added < 20000 && is_added(b, content)) return TG_OK;
+    TG_TRY(place_added(b, content, id, set & TG_TOK_ADDED_SPECIAL, e));
+    return tg_tok_build_add_added(b, content, (int32_t)id, set, e);
+}
+
+static tg_status add_all_added(tg_tok_build *b, const json_t *root, tg_err *e)
+{
+    const json_t *list = json_object_get(root, "added_tokens"), *item;
+    tg_tok_place top = {""};
+    size_t i;
+    if (list && !json_is_null(list) && !json_is_array(list))
+        return tg_fail(e, TG_E_CORRUPT, "%s: added_tokens is not a list", file_name);
+    json_array_foreach(list, i, item)
+    {
+        tg_tok_place at = tg_tok_place_under(&top, "added_tokens", (int64_t)i);
+        TG_TRY(add_added(b, item, &at, e));
+    }
+    return TG_OK;
+}
+
+/* ---- tokenizer_config.json */
+
+/* bos_token and its like: a string, an object with "content", or null. */
+static tg_status find_named(const tg_tok_build *b, const json_t *config, const char *key,
+                            int32_t *out, tg_err *e)
+{
+    const json_t *v = json_object_get(config, key);
+    if (json_is_object(v)) v = json_object_get(v, "content");
+    if (!v || json_is_null(v)) return TG_OK;
+    if (!json_is_string(v))
+        return tg_fail(e, TG_E_CORRUPT, "tokenizer_config.json: %s is not a token", key);
+    tg_str name = {json_string_value(v), json_string_length(v)};
+    for (int32_t i = 0; i < b->n_added; i++)
+        if (tg_str_is_equal(b->added[i].content, name)) {
+            *out = b->added[i].id;
+            return TG_OK;
+        }
+    int32_t id = tg_tok_build_find(b, name);
+    if (id >= 0) {
+        *out = id;
+        return TG_OK;
+    }
+    return tg_fail(e, TG_E_CORRUPT, "tokenizer_config.json: %s '%.*s' is not in the vocabulary",
+                   key, (int)TG_MIN(name.len, (size_t)100), name.ptr);
+}
+
+static tg_status put_affix(tg_tok_build *b, bool is_front, int32_t id, bool wanted, tg_err *e)
+{
+    tg_ids *list = is_front ? &b->prefix : &b->suffix;
+    size_t at = is_front ? 0 : list->len - 1;
+    bool has = list->len && list->ptr[at] == id;
+    if (id < 0 || has == wanted) return TG_OK;
+    if (wanted) {
+        tg_ids_push(list, id);
+        for (size_t i = list->len - 1; is_front && i > 0 && !list->is_failed; i--) {
+            list->ptr[i] = list->ptr[i - 1];
+            list->ptr[i - 1] = id;
+        }
+    } else {
+        memmove(list->ptr + at, list->ptr + at + 1, (list->len - at - 1) * sizeof *list->ptr);
+        list->len--;
+    }
+    return tg_ids_check(list, e);
+}
+
+static tg_status apply_config(tg_tok_build *b, const json_t *config, tg_err *e)
+{
+    static const char name[] = "tokenizer_config.json";
+    bool adds = false, is_present = false;
+    TG_TRY(find_named(b, config, "bos_token", &b->h.bos_id, e));
+    TG_TRY(find_named(b, config, "eos_token", &b->h.eos_id, e));
+    TG_TRY(find_named(b, config, "pad_token", &b->h.pad_id, e));
+    if (b->h.unk_name_id < 0) TG_TRY(find_named(b, config, "unk_token", &b->h.unk_name_id, e));
+    TG_TRY(tg_json_get_bool(config, "add_bos_token", &adds, &is_present, name, e));
+    if (is_present) TG_TRY(put_affix(b, true, b->h.bos_id, adds, e));
+    TG_TRY(tg_json_get_bool(config, "add_eos_token", &adds, &is_present, name, e));
+    if (is_present) TG_TRY(put_affix(b, false, b->h.eos_id, adds, e));
+    return TG_OK;
+}
+
+/* ---- all of it */
+
+/* The byte alphabet is known from the pre-tokenizer before the model is read. */
+static tg_status build(tg_tok_build *b, const json_t *root, const json_t *config, tg_err *e)
+{
+    static const char *const known[] = {"version",        "truncation", "padding",
+                                        "added_tokens",   "normalizer", "pre_tokenizer",
+                                        "post_processor", "decoder",    "model"};
+    tg_tok_place top = {""}, at;
+    if (!json_is_object(root)) return tg_fail(e, TG_E_CORRUPT, "%s is not an object", file_name);
+    TG_TRY(tg_json_check_keys(root, file_name, known, TG_COUNT(known), e));
+    at = tg_tok_place_under(&top, "normalizer", -1);
+    TG_TRY(tg_tok_add_normalizer(b, json_object_get(root, "normalizer"), &at, e));
+    at = tg_tok_place_under(&top, "pre_tokenizer", -1);
+    TG_TRY(tg_tok_add_pre_tokenizer(b, json_object_get(root, "pre_tokenizer"), &at, e));
+    TG_TRY(add_model(b, json_object_get(root, "model"), e));
+    TG_TRY(add_all_added(b, root, e));
+    at = tg_tok_place_under(&top, "decoder", -1);
+    TG_TRY(tg_tok_add_decoder(b, json_object_get(root, "decoder"), &at, e));
+    at = tg_tok_place_under(&top, "post_processor", -1);
+    TG_TRY(tg_tok_add_post_processor(b, json_object_get(root, "post_processor"), &at, e));
+    return config ? apply_config(b, config, e) : TG_OK;
+}
+
+tg_status tg_tokenizer_compile_json(tg_buf *blob, tg_str json, tg_str config, tg_err *e)
+{
+    json_t *root = NULL, *settings = NULL;
+    tg_tok_build b;
+    tg_tok_build_init(&b);
+    tg_status s = tg_json_parse(&root, json, file_name, e);
+    if (s == TG_OK && config.len) s = tg_json_parse(&settings, config, "tokenizer_config.json", e);
+    if (s == TG_OK) s = build(&b, root, settings, e);
+    if (s == TG_OK) s = tg_tok_build_finish(&b, blob, e);
+    json_decref(root);
+    json_decref(settings);
+    tg_tok_build_deinit(&b);
+    return s;
+}

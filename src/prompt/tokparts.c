@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tokparts.c - normalizers and pre-tokenizers of tokenizer.json, written as steps. */
+#include "prompt/tokparts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what all tables share */
+
+tg_tok_place tg_tok_place_under(const tg_tok_place *p, const char *key, int64_t index)
+{
+    tg_tok_place q;
+    const char *dot = p->path[0] && key[0] ? "." : "";
+    int n = snprintf(q.path, sizeof q.path, "%.120s%s%.40s", p->path, dot, key);
+    if (index >= 0 && n > 0) snprintf(q.path + n, sizeof q.path - (size_t)n, "[%d]", (int)index);
+    return q;
+}
+
+static tg_status check_keys(const json_t *part, const tg_tok_place *at, const tg_tok_part_row *row,
+                            tg_err *e)
+{
+    const char *known[TG_COUNT(row->keys) + 1] = {"type"};
+    size_t n = 1;
+    while (n <= TG_COUNT(row->keys) && row->keys[n - 1]) {
+        known[n] = row->keys[n - 1];
+        n++;
+    }
+    return tg_json_check_keys(part, at->path, known, n, e);
+}
+
+tg_status tg_tok_part_add(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                          const tg_tok_part_row *rows, size_t n_rows, tg_err *e)
+{
+    if (!part || json_is_null(part)) return TG_OK;
+    if (!json_is_object(part)) return tg_fail(e, TG_E_CORRUPT, "%s is not an object", at->path);
+    tg_str type;
+    TG_TRY(tg_tok_part_str(part, "type", at, &type, e));
+    for (size_t i = 0; i < n_rows; i++) {
+        if (!tg_str_is(type, rows[i].type)) continue;
+        TG_TRY(check_keys(part, at, &rows[i], e));
+        return rows[i].add(b, part, at, e);
+    }
+    return tg_fail(e, TG_E_UNSUPPORTED, "%s has type '%.*s', which is not built", at->path,
+                   (int)TG_MIN(type.len, (size_t)80), type.ptr);
+}
+
+tg_status tg_tok_part_add_all(tg_tok_build *b, const json_t *part, const char *key,
+                              const tg_tok_place *at, const tg_tok_part_row *rows, size_t n_rows,
+                              tg_err *e)
+{
+    const json_t *list = json_object_get(part, key), *item;
+    if (!json_is_array(list)) return tg_fail(e, TG_E_CORRUPT, "%s has no list '%s'", at->path, key);
+    size_t i;
+    json_array_foreach(list, i, item)
+    {
+        tg_tok_place p = tg_tok_place_under(at, key, (int64_t)i);
+        /* Sequences in sequences are a hostile file's only way to recurse. */
+        if (strlen(p.path) > 110)
+            return tg_fail(e, TG_E_LIMIT, "%s is nested too deeply", at->path);
+        TG_TRY(tg_tok_part_add(b, item, &p, rows, n_rows, e));
+    }
+    return TG_OK;
+}
+
+tg_status tg_tok_part_str(const json_t *part, const char *key, const tg_tok_place *at, tg_str *out,
+                          tg_err *e)
+{
+    bool is_present = false;
+    TG_TRY(tg_json_get_str(part, key, out, &is_present, at->path, e));
+    return is_present ? TG_OK : tg_fail(e, TG_E_CORRUPT, "%s has no '%s'", at->path, key);
+}
+
+tg_status tg_tok_part_char(const json_t *part, const char *key, const tg_tok_place *at, tg_str *out,
+                           int32_t *cp, tg_err *e)
+{
+    TG_TRY(tg_tok_part_str(part, key, at, out, e));
+    int n = tg_utf8_decode(out->ptr, out->len, cp);
+    if (n == 0 || (size_t)n != out->len)
+        return tg_fail(e, TG_E_CORRUPT, "%s.%s is not one character", at->path, key);
+    return TG_OK;
+}
+
+tg_status tg_tok_part_pattern(const json_t *part, const tg_tok_place *at, tg_str *pattern,
+                              bool *is_regex, tg_err *e)
+{
+    static const char *const known[] = {"String", "Regex"};
+    tg_tok_place p = tg_tok_place_under(at, "pattern", -1);
+    const json_t *v = json_object_get(part, "pattern");
+    if (!json_is_object(v) || json_object_size(v) != 1)
+        return tg_fail(e, TG_E_CORRUPT, "%s is not {\"String\": ..} or {\"Regex\": ..}", p.path);
+    TG_TRY(tg_json_check_keys(v, p.path, known, TG_COUNT(known), e));
+    *is_regex = json_object_get(v, "Regex") != NULL;
+    return tg_tok_part_str(v, *is_regex ? "Regex" : "String", &p, pattern, e);
+}
+
+static tg_status get_flag(const json_t *part, const char *key, const tg_tok_place *at, bool absent,
+                          bool *out, tg_err *e)
+{
+    *out = absent;
+    return tg_json_get_bool(part, key, out, NULL, at->path, e);
+}
+
+/* ---- normalizers */
+
+static tg_status add_plain(tg_tok_build *b, tg_tok_op op, tg_err *e)
+{
+    return tg_tok_build_add_step(b, false, (tg_tok_step){.op = op}, TG_STR(""), TG_STR(""), e);
+}
+
+#define PLAIN(name, op)                                                                            \
+    static tg_status name(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)  \
+    {                                                                                              \
+        (void)part;                                                                                \
+        (void)at;                                                                                  \
+        return add_plain(b, op, e);                                                                \
+    }
+PLAIN(add_nfc, TG_TOK_NFC)
+PLAIN(add_nfd, TG_TOK_NFD)
+PLAIN(add_nfkc, TG_TOK_NFKC)
+PLAIN(add_nfkd, TG_TOK_NFKD)
+PLAIN(add_lowercase, TG_TOK_LOWERCASE)
+PLAIN(add_strip_accents, TG_TOK_STRIP_ACCENTS)
+
+static tg_status add_strip(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
+{
+    bool left, right;
+    TG_TRY(get_flag(part, "strip_left", at, true, &left, e));
+    TG_TRY(get_flag(part, "strip_right", at, true, &right, e));
+    return tg_tok_build_add_step(b, false, (tg_tok_step){.op = TG_TOK_TRIM, .x = left, .y = right},
+                                 TG_STR(""), TG_STR(""), e);
+}
+
+static tg_status add_prepend(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
+{
+    tg_str text;
+    TG_TRY(tg_tok_part_str(part, "prepend", at, &text, e));
+    return tg_tok_build_add_step(b, false, (tg_tok_step){.op = TG_TOK_PREPEND}, text, TG_STR(""),
+                                 e);
+}
+
+static tg_status add_replace(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
+{
+    tg_str pattern, content;
+    bool is_regex;
+    TG_TRY(tg_tok_part_pattern(part, at, &pattern, &is_regex, e));
+    TG_TRY(tg_tok_part_str(part, "content", at, &content, e));
+    if (!is_regex && pattern.len == 0)
+        return tg_fail(e, TG_E_UNSUPPORTED, "%s replaces the empty string", at->path);
+    tg_tok_op op = is_regex ? TG_TOK_REPLACE_REGEX : TG_TOK_REPLACE;
+    return tg_tok_build_add_step(b, false, (tg_tok_step){.op = op}, pattern, content, e);
+}
+
+static tg_status add_normalizers(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                 tg_err *e);
+
+static const tg_tok_part_row normalizers[] = {
+    {"Sequence", add_normalizers, {"normalizers"}},
+    {"NFC", add_nfc, {0}},
+    {"NFD", add_nfd, {0}},
+    {"NFKC", add_nfkc, {0}},
+    {"NFKD", add_nfkd, {0}},
+    {"Lowercase", add_lowercase, {0}},
+    {"StripAccents", add_strip_accents, {0}},
+    {"Strip", add_strip, {"strip_left", "strip_right"}},
+    {"Prepend", add_prepend, {"prepend"}},
+    {"Replace", add_replace, {"pattern", "content"}},
+};
+
+static tg_status add_normalizers(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                 tg_err *e)
+{
+    return tg_tok_part_add_all(b, part, "normalizers", at, normalizers, TG_COUNT(normalizers), e);
+}
+
+tg_status tg_tok_add_normalizer(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                tg_err *e)
+{
+    return tg_tok_part_add(b, part, at, normalizers, TG_COUNT(normalizers), e);
+}
+
+/* ---- pre-tokenizers */
+
+static const struct {
+    const char *name;
+    tg_tok_behavior behavior;
+} behaviors[] = {
+    {"Isolated", TG_TOK_ISOLATED},
+    {"Removed", TG_TOK_REMOVED},
+    {"MergedWithPrevious", TG_TOK_MERGED_PREVIOUS},
+    {"MergedWithNext", TG_TOK_MERGED_NEXT},
+    {"Contiguous", TG_TOK_CONTIGUOUS},
+};
+
+static tg_status get_behavior(const json_t *part, const tg_tok_place *at, tg_tok_behavior *out,
+                              tg_err *e)
+{
+    tg_str name = TG_STR("Isolated");
+    TG_TRY(tg_json_get_str(part, "behavior", &name, NULL, at->path, e));
+    for (size_t i = 0; i < TG_COUNT(behaviors); i++) {
+        if (!tg_str_is(name, behaviors[i].name)) continue;
+        *out = behaviors[i].behavior;
+        return TG_OK;
+    }
+    return tg_fail(e, TG_E_UNSUPPORTED, "%s.behavior is '%.*s', which is not built", at->path,
+                   (int)TG_MIN(name.len, (size_t)80), name.ptr);
+}
+
+tg_status tg_tok_add_split(tg_tok_build *b, tg_str regex, tg_tok_behavior behavior,
+                           bool is_inverted, tg_err *e)
+{
+    tg_tok_step step = {.op = TG_TOK_SPLIT_REGEX, .x = (int32_t)behavior, .y = is_inverted};
+    return tg_tok_build_add_step(b, true, step, regex, TG_STR(""), e);
+}
+
+static tg_status add_split(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
+{
+    tg_str pattern;
+    bool is_regex, is_inverted;
+    tg_tok_behavior behavior;
+    TG_TRY(tg_tok_part_pattern(part, at, &pattern, &is_regex, e));
+    TG_TRY(get_behavior(part, at, &behavior, e));
+    TG_TRY(get_flag(part, "invert", at, false, &is_inverted, e));
+    tg_tok_op op = is_regex ? TG_TOK_SPLIT_REGEX : TG_TOK_SPLIT;
+    tg_tok_step step = {.op = op, .x = (int32_t)behavior, .y = is_inverted};
+    if (!is_regex && pattern.len == 0)
+        return tg_fail(e, TG_E_UNSUPPORTED, "%s splits at the empty string", at->path);
+    return tg_tok_build_add_step(b, true, step, pattern, TG_STR(""), e);
+}
+
+static tg_status add_byte_level(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                tg_err *e)
+{
+    bool has_lead, uses_regex;
+    TG_TRY(get_flag(part, "add_prefix_space", at, true, &has_lead, e));
+    TG_TRY(get_flag(part, "use_regex", at, true, &uses_regex, e));
+    if (has_lead)
+        TG_TRY(tg_tok_build_add_step(b, true,
+                                     (tg_tok_step){.op = TG_TOK_LEAD, .x = TG_TOK_LEAD_ALWAYS},
+                                     TG_STR(" "), TG_STR(""), e));
+    if (uses_regex)
+        TG_TRY(
+            tg_tok_add_split(b, tg_str_from_cstr(tg_tok_gpt2_pattern), TG_TOK_ISOLATED, false, e));
+    b->h.flags |= TG_TOK_BYTE_LEVEL;
+    return TG_OK;
+}
+
+static tg_status add_digits(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
+{
+    bool is_single;
+    TG_TRY(get_flag(part, "individual_digits", at, false, &is_single, e));
+    return tg_tok_add_split(b, TG_STR("\\p{N}"), is_single ? TG_TOK_ISOLATED : TG_TOK_CONTIGUOUS,
+                            false, e);
+}
+
+static tg_status add_whitespace(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                tg_err *e)
+{
+    (void)part;
+    (void)at;
+    /* The library runs this one through another engine, whose \w also holds the two joiners. */
+    return tg_tok_add_split(b, TG_STR("[\\w\\u200c\\u200d]+|[^\\w\\u200c\\u200d\\s]+"),
+                            TG_TOK_REMOVED, true, e);
+}
+
+static tg_status add_whitespace_split(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                      tg_err *e)
+{
+    (void)part;
+    (void)at;
+    return tg_tok_add_split(b, TG_STR("\\s"), TG_TOK_REMOVED, false, e);
+}
+
+/* ASCII's signs are punctuation here, whatever their category. */
+#define PUNCTUATION TG_STR("[\\p{P}$+<=>^`|~]")
+
+static tg_status add_punctuation(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                 tg_err *e)
+{
+    tg_tok_behavior behavior;
+    TG_TRY(get_behavior(part, at, &behavior, e));
+    return tg_tok_add_split(b, PUNCTUATION, behavior, false, e);
+}
+
+static tg_status add_bert(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
+{
+    TG_TRY(add_whitespace_split(b, part, at, e));
+    return tg_tok_add_split(b, PUNCTUATION, TG_TOK_ISOLATED, false, e);
+}
+
+static tg_status add_delimiter(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                               tg_err *e)
+{
+    tg_str text;
+    int32_t cp;
+    TG_TRY(tg_tok_part_char(part, "delimiter", at, &text, &cp, e));
+    tg_tok_step step = {.op = TG_TOK_SPLIT, .x = TG_TOK_REMOVED};
+    return tg_tok_build_add_step(b, true, step, text, TG_STR(""), e);
+}
+
+/* How a Metaspace marks the beginning: -1 for not at all. */
+static tg_status get_lead(const json_t *part, const tg_tok_place *at, int *lead, tg_err *e)
+{
+    bool adds, has_scheme = false;
+    tg_str scheme = TG_STR("always");
+    TG_TRY(tg_json_get_str(part, "prepend_scheme", &scheme, &has_scheme, at->path, e));
+    TG_TRY(get_flag(part, "add_prefix_space", at, true, &adds, e));
+    if (tg_str_is(scheme, "always"))
+        *lead = TG_TOK_LEAD_ALWAYS;
+    else if (tg_str_is(scheme, "first"))
+        *lead = TG_TOK_LEAD_FIRST;
+    else if (tg_str_is(scheme, "never"))
+        *lead = -1;
+    else
+        return tg_fail(e, TG_E_UNSUPPORTED, "%s.prepend_scheme is '%.*s', which is not built",
+                       at->path, (int)TG_MIN(scheme.len, (size_t)40), scheme.ptr);
+    if (!adds && has_scheme && *lead >= 0)
+        return tg_fail(e, TG_E_CORRUPT, "%s says add_prefix_space false and prepend_scheme '%.*s'",
+                       at->path, (int)scheme.len, scheme.ptr);
+    if (!adds) *lead = -1;
+    return TG_OK;
+}
+
+static tg_status add_metaspace(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                               tg_err *e)
+{
+    tg_str mark;
+    int32_t cp;
+    int lead = -1;
+    bool splits;
+    TG_TRY(tg_tok_part_char(part, "replacement", at, &mark, &cp, e));
+    TG_TRY(get_lead(part, at, &lead, e));
+    TG_TRY(get_flag(part, "split", at, true, &splits, e));
+    TG_TRY(
+        tg_tok_build_add_step(b, true, (tg_tok_step){.op = TG_TOK_REPLACE}, TG_STR(" "), mark, e));
+    if (lead >= 0)
+        TG_TRY(tg_tok_build_add_step(b, true, (tg_tok_step){.op = TG_TOK_LEAD, .x = lead}, mark,
+                                     TG_STR(""), e));
+    if (!splits) return TG_OK;
+    tg_tok_step split = {.op = TG_TOK_SPLIT, .x = TG_TOK_MERGED_NEXT};
+    return tg_tok_build_add_step(b, true, split, mark, TG_STR(""), e);
+}
+
+static tg_status add_pre_tokenizers(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                    tg_err *e);
+
+static const tg_tok_part_row pre_tokenizers[] = {
+    {"Sequence", add_pre_tokenizers, {"pretokenizers"}},
+    {"ByteLevel", add_byte_level, {"add_prefix_space", "trim_offsets", "use_regex"}},
+    {"Split", add_split, {"pattern", "behavior", "invert"}},
+    {"Digits", add_digits, {"individual_digits"}},
+    {"Whitespace", add_whitespace, {0}},
+    {"WhitespaceSplit", add_whitespace_split, {0}},
+    {"Punctuation", add_punctuation, {"behavior"}},
+    {"BertPreTokenizer", add_bert, {0}},
+    {"CharDelimiterSplit", add_delimiter, {"delimiter"}},
+    {"Metaspace",
+     add_metaspace,
+     {"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}},
+};
+
+/* The byte alphabet is a way of writing words, not a step: what follows it would see words in that
+ * alphabet, which this engine never spells out. */
+static tg_status add_pre_tokenizers(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                    tg_err *e)
+{
+    const json_t *list = json_object_get(part, "pretokenizers"), *item;
+    size_t i;
+    if (!json_is_array(list))
+        return tg_fail(e, TG_E_CORRUPT, "%s has no list 'pretokenizers'", at->path);
+    json_array_foreach(list, i, item)
+    {
+        tg_tok_place p = tg_tok_place_under(at, "pretokenizers", (int64_t)i);
+        if (b->h.flags & TG_TOK_BYTE_LEVEL)
+            return tg_fail(e, TG_E_UNSUPPORTED,
+                           "%s follows a ByteLevel, which is built only as the last pre-tokenizer",
+                           p.path);
+        if (strlen(p.path) > 110)
+            return tg_fail(e, TG_E_LIMIT, "%s is nested too deeply", at->path);
+        TG_TRY(tg_tok_part_add(b, item, &p, pre_tokenizers, TG_COUNT(pre_tokenizers), e));
+    }
+    return TG_OK;
+}
+
+tg_status tg_tok_add_pre_tokenizer(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                   tg_err *e)
+{
+    return tg_tok_part_add(b, part, at, pre_tokenizers, TG_COUNT(pre_tokenizers), e);
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * toktext.c - what happens to a text before the model sees it: normalizers and pre-tokenizers.
+ *
+ * Every kind that tokenizer.json knows is written by the compiler as a few steps of two sorts. A
+ * rewriting step copies words into a new text, changed; a splitting step replaces each word by its
+ * parts. Both see a word alone, so that \A, look-behind and "the first" mean the word's. A
+ * normalizer is a rewriting step over one word, the whole text. */
+#include "prompt/tokblob.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+void tg_tok_scratch_deinit(tg_tok_scratch *s)
+{
+    for (size_t i = 0; i < TG_COUNT(s->text); i++) {
+        tg_buf_deinit(&s->text[i].bytes);
+        tg_spans_deinit(&s->text[i].origin);
+    }
+    for (size_t i = 0; i < TG_COUNT(s->words); i++)
+        tg_spans_deinit(&s->words[i]);
+    tg_spans_deinit(&s->matches);
+    tg_regex_scratch_deinit(&s->regex);
+    tg_mem_free(s->symbols);
+    tg_mem_free(s->heap);
+    *s = (tg_tok_scratch){0};
+}
+
+/* ---- writing a new text */
+
+static tg_span origin_of(const tg_tok_view *v, size_t begin, size_t end)
+{
+    if (begin >= end) { /* nothing: a point between its neighbours */
+        int32_t at = begin < v->len
+                         ? (v->origin ? v->origin[begin].begin : v->base + (int32_t)begin)
+                     : v->len ? (v->origin ? v->origin[v->len - 1].end : v->base + (int32_t)v->len)
+                              : v->base;
+        return (tg_span){at, at};
+    }
+    if (!v->origin) return (tg_span){v->base + (int32_t)begin, v->base + (int32_t)end};
+    return (tg_span){v->origin[begin].begin, v->origin[end - 1].end};
+}
+
+/* Bytes as they were. */
+static void keep(tg_tok_text *dst, const tg_tok_view *v, size_t begin, size_t end)
+{
+    tg_buf_add(&dst->bytes, v->ptr + begin, end - begin);
+    if (!dst->is_tracked) return;
+    for (size_t i = begin; i < end; i++) {
+        tg_span o = origin_of(v, i, i + 1);
+        tg_spans_push(&dst->origin, o.begin, o.end);
+    }
+}
+
+/* New bytes in the place of [begin, end). */
+static void put(tg_tok_text *dst, const tg_tok_view *v, size_t begin, size_t end, const char *bytes,
+                size_t n)
+{
+    tg_buf_add(&dst->bytes, bytes, n);
+    if (!dst->is_tracked) return;
+    tg_span o = origin_of(v, begin, end);
+    for (size_t i = 0; i < n; i++)
+        tg_spans_push(&dst->origin, o.begin, o.end);
+}
+
+/* ---- rewriting steps: append the word [w.begin, w.end) of v, changed */
+
+typedef struct rewrite {
+    tg_tok_scratch *s;
+    const tg_tok_view *v;
+    const tg_tok_step *step;
+    const tg_regex *regex;
+    tg_str a, b; /* the step's strings */
+    tg_tok_text *dst;
+    tg_err *e;
+} rewrite;
+
+static size_t decode(const tg_tok_view *v, size_t i, size_t end, int32_t *cp)
+{
+    int n = tg_utf8_decode(v->ptr + i, end - i, cp);
+    return n ? (size_t)n : 1; /* valid by contract; a damaged blob may still bring anything */
+}
+
+static bool is_mark(int32_t cp)
+{
+    utf8proc_category_t c = utf8proc_category(cp);
+    return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_ME;
+}
+
+/* Whether normalization may join `cp` with what stands before it: marks, and the vowels and final
+ * consonants of Hangul. Text between two characters that are neither can be done by itself. */
+static bool joins_before(int32_t cp)
+{
+    return cp >= 0x300 && ((cp >= 0x1160 && cp <= 0x11ff) || is_mark(cp));
+}
+
+static tg_status normalize_part(rewrite *r, size_t begin, size_t end, utf8proc_option_t options)
+{
+    enum { ON_STACK = 64 };
+    utf8proc_int32_t some[ON_STACK], *cps = some;
+    const utf8proc_uint8_t *src = (const utf8proc_uint8_t *)r->v->ptr + begin;
+    utf8proc_ssize_t n =
+        utf8proc_decompose(src, (utf8proc_ssize_t)(end - begin), cps, ON_STACK, options);
+    if (n > ON_STACK) { /* a long run of marks */
+        cps = tg_mem_new_array((size_t)n + 1, sizeof *cps);
+        if (!cps) return tg_fail_nomem(r->e, (size_t)n * sizeof *cps, "normalizing text");
+        n = utf8proc_decompose(src, (utf8proc_ssize_t)(end - begin), cps, n, options);
+    }
+    if (n >= 0) n = utf8proc_normalize_utf32(cps, n, options);
+    tg_status s =
+        n < 0 ? tg_fail(r->e, TG_E_CORRUPT, "normalizing text failed: %s", utf8proc_errmsg(n))
+              : TG_OK;
+    char bytes[4];
+    size_t at = r->dst->bytes.len;
+    for (utf8proc_ssize_t i = 0; i < n; i++)
+        put(r->dst, r->v, begin, end, bytes, (size_t)tg_utf8_encode(cps[i], bytes));
+    /* What came out as it went in keeps the offsets of its single bytes. */
+    if (r->dst->is_tracked && !r->dst->origin.is_failed && !r->dst->bytes.is_failed &&
+        r->dst->bytes.len - at == end - begin &&
+        memcmp(r->dst->bytes.ptr + at, src, end - begin) == 0)
+        for (size_t i = begin; i < end; i++)
+            r->dst->origin.ptr[at + i - begin] = origin_of(r->v, i, i + 1);
+    if (cps != some) tg_mem_free(cps);
+    return s;
+}
+
+static tg_status normalize(rewrite *r, tg_span w, utf8proc_option_t options)
+{
+    bool composes = options & UTF8PROC_COMPOSE;
+    for (size_t i = (size_t)w.begin, end = (size_t)w.end; i < end;) {
+        size_t j = i;
+        int32_t cp, next;
+        /* ASCII before ASCII is its own normal form. */
+        while (j < end && (signed char)r->v->ptr[j] >= 0 &&
+               (j + 1 == end || (signed char)r->v->ptr[j + 1] >= 0))
+            j++;
+        keep(r->dst, r->v, i, j);
+        if ((i = j) == end) break;
+        j += decode(r->v, j, end, &cp);
+        size_t first = j;
+        while (j < end) {
+            size_t n = decode(r->v, j, end, &next);
+            if (!joins_before(next)) break;
+            j += n;
+        }
+        const utf8proc_property_t *p = utf8proc_get_property(cp);
+        bool is_hangul = cp >= 0xac00 && cp <= 0xd7a3;
+        if (j == first && p->decomp_seqindex == UINT16_MAX && (composes || !is_hangul))
+            keep(r->dst, r->v, i, j);
+        else
+            TG_TRY(normalize_part(r, i, j, options));
+        i = j;
+    }
+    return TG_OK;
+}
+
+static tg_status run_nfc(rewrite *r, tg_span w)
+{
+    return normalize(r, w, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+}
+
+static tg_status run_nfd(rewrite *r, tg_span w)
+{
+    return normalize(r, w, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+}
+
+static tg_status run_nfkc(rewrite *r, tg_span w)
+{
+    return normalize(r, w, UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT);
+}
+
+static tg_status run_nfkd(rewrite *r, tg_span w)
+{
+    return normalize(r, w, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
+}
+
+static tg_status run_lowercase(rewrite *r, tg_span w)
+{
+    for (size_t i = (size_t)w.begin, n; i < (size_t)w.end; i += n) {
+        int32_t cp;
+        char bytes[4];
+        n = decode(r->v, i, (size_t)w.end, &cp);
+        int32_t lower = utf8proc_tolower(cp);
+        if (cp == 0x130) /* the one lower case of two characters: i and a dot above */
+            put(r->dst, r->v, i, i + n, "i\xcc\x87", 3);
+        else if (lower == cp)
+            keep(r->dst, r->v, i, i + n);
+        else
+            put(r->dst, r->v, i, i + n, bytes, (size_t)tg_utf8_encode(lower, bytes));
+    }
+    return TG_OK;
+}
+
+static tg_status run_strip_accents(rewrite *r, tg_span w)
+{
+    for (size_t i = (size_t)w.begin, n; i < (size_t)w.end; i += n) {
+        int32_t cp;
+        n = decode(r->v, i, (size_t)w.end, &cp);
+        if (utf8proc_category(cp) != UTF8PROC_CATEGORY_MN) keep(r->dst, r->v, i, i + n);
+    }
+    return TG_OK;
+}
+
+/* Unicode's White_Space. */
+static bool is_space(int32_t cp)
+{
+    return (cp >= 9 && cp <= 13) || cp == 0x20 || cp == 0x85 || cp == 0xa0 || cp == 0x1680 ||
+           (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f ||
+           cp == 0x205f || cp == 0x3000;
+}
+
+static tg_status run_trim(rewrite *r, tg_span w)
+{
+    size_t begin = (size_t)w.begin, end = (size_t)w.end, last = begin;
+    bool has_begun = !r->step->x;
+    for (size_t i = begin, n; i < end; i += n) {
+        int32_t cp;
+        n = decode(r->v, i, end, &cp);
+        if (is_space(cp)) continue;
+        if (!has_begun) begin = i, has_begun = true;
+        last = i + n;
+    }
+    if (!has_begun) begin = end;
+    if (r->step->y) end = TG_MAX(last, begin);
+    keep(r->dst, r->v, begin, end);
+    return TG_OK;
+}
+
+static tg_status run_prepend(rewrite *r, tg_span w)
+{
+    if (w.begin == w.end) return TG_OK;
+    put(r->dst, r->v, (size_t)w.begin, (size_t)w.begin, r->a.ptr, r->a.len);
+    keep(r->dst, r->v, (size_t)w.begin, (size_t)w.end);
+    return TG_OK;
+}
+
+static const char *find_bytes(const char *text, size_t n, tg_str what)
+{
+    while (n >= what.len) {
+        const char *p = memchr(text, what.ptr[0], n - what.len + 1);
+        if (!p) return NULL;
+        if (memcmp(p, what.ptr, what.len) == 0) return p;
+        n -= (size_t)(p - text) + 1;
+        text = p + 1;
+    }
+    return NULL;
+}
+
+static tg_status run_replace(rewrite *r, tg_span w)
+{
+    size_t i = (size_t)w.begin, end = (size_t)w.end;
+    const char *p;
+    while (r->a.len && (p = find_bytes(r->v->ptr + i, end - i, r->a)) != NULL) {
+        size_t at = (size_t)(p - r->v->ptr);
+        keep(r->dst, r->v, i, at);
+        put(r->dst, r->v, at, at + r->a.len, r->b.ptr, r->b.len);
+        i = at + r->a.len;
+    }
+    keep(r->dst, r->v, i, end);
+    return TG_OK;
+}
+
+/* The next match of a word at or after *from, with the rule of both libraries for empty matches:
+ * none right behind the match before. Offsets are the word's. */
+static tg_status find_match(tg_tok_scratch *s, const tg_regex *regex, tg_str word, size_t *from,
+                            size_t *last_end, size_t *begin, size_t *end, tg_err *e)
+{
+    for (;;) {
+        *begin = SIZE_MAX;
+        if (*from > word.len) return TG_OK;
+        TG_TRY(tg_regex_find(regex, &s->regex, word, *from, begin, end, e));
+        if (*begin == SIZE_MAX) return TG_OK;
+        bool is_empty = *begin == *end;
+        *from = *end;
+        if (!is_empty || *begin != *last_end) break;
+        int32_t cp;
+        if (*from == word.len) {
+            *from = word.len + 1;
+            continue;
+        }
+        int n = tg_utf8_decode(word.ptr + *from, word.len - *from, &cp);
+        *from += n ? (size_t)n : 1;
+    }
+    *last_end = *end;
+    return TG_OK;
+}
+
+static tg_status run_replace_regex(rewrite *r, tg_span w)
+{
+    tg_str word = {r->v->ptr + w.begin, (size_t)(w.end - w.begin)};
+    size_t at = 0, from = 0, last_end = SIZE_MAX, begin, end, base = (size_t)w.begin;
+    for (;;) {
+        TG_TRY(find_match(r->s, r->regex, word, &from, &last_end, &begin, &end, r->e));
+        if (begin == SIZE_MAX) break;
+        keep(r->dst, r->v, base + at, base + begin);
+        put(r->dst, r->v, base + begin, base + end, r->b.ptr, r->b.len);
+        at = end;
+    }
+    keep(r->dst, r->v, base + at, (size_t)w.end);
+    return TG_OK;
+}
+
+static tg_status run_lead(rewrite *r, tg_span w)
+{
+    tg_str word = {r->v->ptr + w.begin, (size_t)(w.end - w.begin)};
+    bool is_first = origin_of(r->v, (size_t)w.begin, (size_t)w.end).begin == 0;
+    if (!tg_str_has_prefix(word, r->a) && (r->step->x == TG_TOK_LEAD_ALWAYS || is_first))
+        put(r->dst, r->v, (size_t)w.begin, (size_t)w.begin, r->a.ptr, r->a.len);
+    keep(r->dst, r->v, (size_t)w.begin, (size_t)w.end);
+    return TG_OK;
+}
+
+/* ---- splitting steps: s->matches receives the parts of a word, then `behavior` joins them */
+
+enum { IS_MATCH = 1 };
+
+/* Parts are spans of the word; the lowest bit of `end` carries whether the part is a match. */
+static void push_part(tg_spans *parts, size_t begin, size_t end, bool is_match)
+{
+    tg_spans_push(parts, (int32_t)begin, (int32_t)(end << 1 | (is_match ? IS_MATCH : 0)));
+}
+
+static tg_status find_string_parts(rewrite *r, tg_str word)
+{
+    size_t at = 0;
+    const char *p;
+    while (r->a.len && (p = find_bytes(word.ptr + at, word.len - at, r->a)) != NULL) {
+        size_t begin = (size_t)(p - word.ptr);
+        if (begin > at) push_part(&r->s->matches, at, begin, r->step->y);
+        push_part(&r->s->matches, begin, begin + r->a.len, !r->step->y);
+        at = begin + r->a.len;
+    }
+    if (at < word.len) push_part(&r->s->matches, at, word.len, r->step->y);
+    return TG_OK;
+}
+
+static tg_status find_regex_parts(rewrite *r, tg_str word)
+{
+    size_t at = 0, from = 0, last_end = SIZE_MAX, begin, end;
+    for (;;) {
+        TG_TRY(find_match(r->s, r->regex, word, &from, &last_end, &begin, &end, r->e));
+        if (begin == SIZE_MAX) break;
+        if (begin > at) push_part(&r->s->matches, at, begin, r->step->y);
+        push_part(&r->s->matches, begin, end, !r->step->y);
+        at = end;
+    }
+    if (at < word.len) push_part(&r->s->matches, at, word.len, r->step->y);
+    return TG_OK;
+}
+
+static void push_word(tg_spans *out, int32_t base, tg_span part)
+{
+    if (part.begin < part.end) tg_spans_push(out, base + part.begin, base + part.end);
+}
+
+/* Joins a part to the word under way when `joins` says so. Walking backwards serves "merged with
+ * next", whose rule is that of "merged with previous" in a mirror. */
+static void join_parts(tg_spans *out, const tg_spans *parts, int32_t base, tg_tok_behavior behavior)
+{
+    bool is_back = behavior == TG_TOK_MERGED_NEXT, was_match = false, has = false;
+    tg_span word = {0, 0};
+    size_t first = out->len;
+    for (size_t k = 0; k < parts->len; k++) {
+        tg_span part = parts->ptr[is_back ? parts->len - 1 - k : k];
+        bool is_match = part.end & IS_MATCH;
+        part.end >>= 1;
+        bool joins = behavior == TG_TOK_CONTIGUOUS ? is_match == was_match : is_match && !was_match;
+        was_match = is_match;
+        if (behavior == TG_TOK_ISOLATED || behavior == TG_TOK_REMOVED) {
+            if (behavior == TG_TOK_ISOLATED || !is_match) push_word(out, base, part);
+            continue;
+        }
+        if (has && joins) {
+            if (is_back)
+                word.begin = part.begin;
+            else
+                word.end = part.end;
+            continue;
+        }
+        if (has) push_word(out, base, word);
+        word = part;
+        has = true;
+    }
+    if (has) push_word(out, base, word);
+    if (!is_back || out->len == first) return;
+    for (size_t i = first, j = out->len - 1; i < j; i++, j--) {
+        tg_span swap = out->ptr[i];
+        out->ptr[i] = out->ptr[j];
+        out->ptr[j] = swap;
+    }
+}
+
+/* ---- the table, and the loop over it */
+
+static const struct {
+    tg_status (*rewrite)(rewrite *r, tg_span word);
+    tg_status (*find_parts)(rewrite *r, tg_str word);
+} ops[] = {
+    [TG_TOK_NFC] = {run_nfc, NULL},
+    [TG_TOK_NFD] = {run_nfd, NULL},
+    [TG_TOK_NFKC] = {run_nfkc, NULL},
+    [TG_TOK_NFKD] = {run_nfkd, NULL},
+    [TG_TOK_LOWERCASE] = {run_lowercase, NULL},
+    [TG_TOK_STRIP_ACCENTS] = {run_strip_accents, NULL},
+    [TG_TOK_TRIM] = {run_trim, NULL},
+    [TG_TOK_PREPEND] = {run_prepend, NULL},
+    [TG_TOK_REPLACE] = {run_replace, NULL},
+    [TG_TOK_REPLACE_REGEX] = {run_replace_regex, NULL},
+    [TG_TOK_LEAD] = {run_lead, NULL},
+    [TG_TOK_SPLIT] = {NULL, find_string_parts},
+    [TG_TOK_SPLIT_REGEX] = {NULL, find_regex_parts},
+};
+_Static_assert(TG_COUNT(ops) == TG_TOK_OP_COUNT, "every step has a row");
+
+static tg_status split_words(rewrite *r, const tg_spans *words, tg_spans *out)
+{
+    tg_spans_clear(out);
+    for (size_t i = 0; i < words->len; i++) {
+        tg_span w = words->ptr[i];
+        tg_spans_clear(&r->s->matches);
+        TG_TRY(ops[r->step->op].find_parts(
+            r, (tg_str){r->v->ptr + w.begin, (size_t)(w.end - w.begin)}));
+        join_parts(out, &r->s->matches, w.begin, (tg_tok_behavior)r->step->x);
+    }
+    return out->is_failed || r->s->matches.is_failed
+               ? tg_fail_nomem(r->e, out->size * sizeof(tg_span), "the words of a text")
+               : TG_OK;
+}
+
+static tg_status rewrite_words(rewrite *r, const tg_spans *words, tg_spans *out)
+{
+    tg_spans_clear(out);
+    tg_buf_clear(&r->dst->bytes);
+    tg_spans_clear(&r->dst->origin);
+    for (size_t i = 0; i < words->len; i++) {
+        size_t begin = r->dst->bytes.len;
+        TG_TRY(ops[r->step->op].rewrite(r, words->ptr[i]));
+        /* A replacement may grow the text; offsets are 31 bits, one of which marks matches. */
+        if (r->dst->bytes.len > TG_ENCODE_MAX_BYTES)
+            return tg_fail(r->e, TG_E_LIMIT, "the text is longer than %d bytes once normalized",
+                           TG_ENCODE_MAX_BYTES);
+        if (r->dst->bytes.len > begin)
+            tg_spans_push(out, (int32_t)begin, (int32_t)r->dst->bytes.len);
+    }
+    if (out->is_failed || r->dst->origin.is_failed)
+        return tg_fail_nomem(r->e, out->size * sizeof(tg_span), "the words of a text");
+    return tg_buf_check(&r->dst->bytes, r->e);
+}
+
+tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t from, int32_t to,
+                           tg_err *e)
+{
+    const tg_tokenizer *t = s->t;
+    for (int32_t k = from; k < to; k++) {
+        const tg_tok_step *step = &t->steps[k];
+        int free_text = 0;
+        while (free_text == s->pinned || v->ptr == s->text[free_text].bytes.ptr)
+            free_text++;
+        rewrite r = {.s = s,
+                     .v = v,
+                     .step = step,
+                     .regex = t->regex[k],
+                     .e = e,
+                     .a = {t->strings + step->a_at, step->a_bytes},
+                     .b = {t->strings + step->b_at, step->b_bytes},
+                     .dst = &s->text[free_text]};
+        r.dst->is_tracked = s->spans != NULL;
+        tg_spans *from_words = &s->words[*w], *to_words = &s->words[*w ^ 1];
+        if (ops[step->op].rewrite) {
+            TG_TRY(rewrite_words(&r, from_words, to_words));
+            int32_t base = origin_of(v, 0, v->len).begin;
+            *v = (tg_tok_view){r.dst->bytes.ptr, r.dst->bytes.len,
+                               r.dst->is_tracked ? r.dst->origin.ptr : NULL, base};
+        } else {
+            TG_TRY(split_words(&r, from_words, to_words));
+        }
+        *w ^= 1;
+    }
+    return TG_OK;
+}
