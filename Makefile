@@ -53,8 +53,8 @@ libs    = $(foreach f,$(LINK_$(1)),$(B)/lib$(f).a)
 all: $(B)/trigraph $(B)/libtrigraph.so.0
 
 # ---- objects and libraries
-TIER_avx2   := -mavx2 -mfma -mf16c
-TIER_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
+TIER_avx2   := -O3 -mavx2 -mfma -mf16c
+TIER_avx512 := -O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
 $(B)/kernel/avx2.o $(B)/kernel/avx2_%.o: TIER = $(TIER_avx2)
 $(B)/kernel/avx512.o $(B)/kernel/avx512_%.o: TIER = $(TIER_avx512)
 
@@ -105,10 +105,11 @@ $(B)/tests/kernels/%: tests/kernels/%.c $(wildcard tests/kernels/*.h) $(call lib
 	@mkdir -p $(@D)
 	@echo '  LD $@'
 	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
-$(B)/tests/parity/%: tests/parity/%.c $(call libs,api) $(B)/flags
+$(B)/tests/parity/%: tests/parity/%.c $(wildcard tests/parity/parity.*) $(call libs,api) $(B)/flags
 	@mkdir -p $(@D)
 	@echo '  LD $@'
-	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %parity.c %.a,$^) -o $@ \
+	  -lcmocka $(LDLIBS)
 
 # Fuzz targets: `make V=fuzz CC=clang fuzz` builds libFuzzer programs; `make fuzz-seeds` runs the
 # same targets over their seeds with any compiler.
