@@ -105,10 +105,10 @@ $(B)/tests/kernels/%: tests/kernels/%.c $(wildcard tests/kernels/*.h) $(call lib
 	@mkdir -p $(@D)
 	@echo '  LD $@'
 	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
-$(B)/tests/parity/%: tests/parity/%.c $(wildcard tests/parity/parity.*) $(call libs,api) $(B)/flags
+$(B)/tests/parity/%: tests/parity/%.c $(wildcard tests/parity/parity.* tests/oracle/*.[ch]) $(call libs,api) $(B)/flags
 	@mkdir -p $(@D)
 	@echo '  LD $@'
-	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %parity.c %.a,$^) -o $@ \
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %parity.c tests/oracle/%.c %.a,$^) -o $@ \
 	  -lcmocka $(LDLIBS)
 
 # Fuzz targets: `make V=fuzz CC=clang fuzz` builds libFuzzer programs; `make fuzz-seeds` runs the
