@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ir/io.h"
 
-enum { ALIGN = 64, SAMPLE_PARAMS_BYTES = 56, SAMPLE_ADJUST_BYTES = 16 };
+enum { ALIGN = 64 };
 
 /* Takes n_bytes behind *end, aligned. The program's limits keep every product below 2^63. */
 static size_t take(size_t *end, size_t n_bytes)
@@ -26,9 +26,9 @@ void tg_io_find(tg_io *out, const tg_program *p, const tg_plan *plan)
     out->row_tokens = take(&end, (rows + 1) * 4);
     out->out_tokens = take(&end, outs * 4);
     out->page_tables = take(&end, (size_t)p->n_kv_groups * rows * pages * 4);
-    out->sampling = take(&end, outs * SAMPLE_PARAMS_BYTES);
+    out->sampling = take(&end, outs * TG_IO_SAMPLE_PARAMS_BYTES);
     out->adjust =
-        take(&end, (size_t)out->n_sampled * (size_t)out->max_adjust * SAMPLE_ADJUST_BYTES);
+        take(&end, (size_t)out->n_sampled * (size_t)out->max_adjust * TG_IO_SAMPLE_ADJUST_BYTES);
     out->in_bytes = end;
 
     end = 0;

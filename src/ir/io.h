@@ -12,6 +12,9 @@
 
 #include "ir/program.h"
 
+/* Sizes of tg_sample_params and tg_sample_adjust. */
+enum { TG_IO_SAMPLE_PARAMS_BYTES = 56, TG_IO_SAMPLE_ADJUST_BYTES = 16 };
+
 /* First in the input image. */
 typedef struct tg_step_counts {
     int32_t n_rows, n_tokens, n_outs;

@@ -83,6 +83,11 @@ bool tg_weight_role_is_per_layer(tg_weight_role role)
     return roles[role].is_per_layer;
 }
 
+bool tg_weight_role_is_computed(tg_weight_role role)
+{
+    return role == TG_W_ROPE_0 || role == TG_W_ROPE_1;
+}
+
 const char *tg_act_name(int32_t act)
 {
     static const char *const names[TG_N_ACTS] = {"silu", "gelu_tanh"};

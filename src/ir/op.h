@@ -47,6 +47,8 @@ bool tg_op_is_always_in_place(tg_op op);
 
 const char *tg_weight_role_name(tg_weight_role role);
 bool tg_weight_role_is_per_layer(tg_weight_role role);
+/* No tensor of a checkpoint: made at export. */
+bool tg_weight_role_is_computed(tg_weight_role role);
 
 /* Slots in the order of ops.def: of matmul (and matmul_add), qkv, glu_matmul. The only slot of
  * embed, rms_norm, rope and norm_add is 0. */

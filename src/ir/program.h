@@ -78,7 +78,7 @@ typedef struct tg_kv_group {
 int64_t tg_kv_page_bytes(const tg_kv_group *g, int32_t kv_type);
 
 typedef struct tg_layer {
-    int32_t kv_group, kv_index; /* which group, and the layer's place in its pages */
+    int32_t kv_group, kv_index; /* which group, and the layer's place in its pages; TG_NONE: no KV */
 } tg_layer;
 
 /* Rows are dense: row i of a value is at offset + i * width * 4. The logits' width is n_vocab:
@@ -99,7 +99,9 @@ typedef struct tg_plan_value {
 /* Values that live in the step's input and output buffers instead of the arena. */
 enum { TG_IO_TOKENS = -1, TG_IO_LOGITS = -2, TG_IO_IDS = -3 };
 
-/* A node of the graph, its values those of the plan. */
+/* A node of the graph, its values those of the plan. The memory of a value is used again as soon as its
+ * last reader is done: an instruction ends everywhere before the next begins, unless a device has
+ * made sure that the two share no memory. */
 typedef struct tg_instr {
     int32_t op;
     int32_t out;

@@ -34,7 +34,7 @@ static tg_status check_numbers(const tg_program *p, tg_err *e)
         {"kv_type", p->kv_type, 0, TG_N_KV_TYPES - 1},
         {"n_layers", p->n_layers, 1, TG_MAX_LAYERS},
         {"n_weights", p->n_weights, 1, (int64_t)TG_W_COUNT * TG_MAX_LAYERS},
-        {"n_kv_groups", p->n_kv_groups, 1, TG_MAX_KV_GROUPS},
+        {"n_kv_groups", p->n_kv_groups, 0, TG_MAX_KV_GROUPS},
         {"n_plans", p->n_plans, 1, TG_MAX_PLANS},
         {"weights_bytes", p->weights_bytes, 1, INT64_MAX},
     };
@@ -104,6 +104,7 @@ static tg_status check_groups(const tg_program *p, tg_err *e)
     int32_t n_layers[TG_MAX_KV_GROUPS] = {0};
     for (int32_t l = 0; l < p->n_layers; l++) {
         const tg_layer *layer = &p->layers[l];
+        if (layer->kv_group == TG_NONE && layer->kv_index == TG_NONE) continue;
         if (!is_in(layer->kv_group, 0, p->n_kv_groups - 1))
             return fail_number(e, "a layer's KV group", layer->kv_group, 0, p->n_kv_groups - 1);
         if (layer->kv_index != n_layers[layer->kv_group]++)

@@ -18,8 +18,8 @@ enum {
 
 typedef struct toy {
     int32_t n_layers;
-    bool is_gemma;   /* head norms, norms after the blocks, sliding layers but every third */
-    bool has_bias;   /* q, k and v have one */
+    bool is_gemma; /* head norms, norms after the blocks, sliding layers but every third */
+    bool has_bias; /* q, k and v have one */
     bool is_tied;
     tg_weight_shape shapes[TG_W_COUNT * TOY_MAX_LAYERS]; /* [TG_W_COUNT][n_layers] */
 } toy;

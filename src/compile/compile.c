@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/compile.h"
+
+#include "compile/pass.h"
+#include "ir/io.h"
+#include "kernel/kernel.h"
+
+#include <string.h>
+
+/* ir/ cannot see kernel/, the compiler sees both: numbers that each of them writes down are equal.
+ * */
+_Static_assert((int)TG_KV_PAGE_TOKENS == (int)TG_PAGE_TOKENS, "positions of a page");
+_Static_assert((int)TG_N_KV_TYPES == (int)TG_KV_TYPE_COUNT, "KV types");
+_Static_assert((int)TG_N_ACTS == (int)TG_ACT_COUNT, "activation functions");
+_Static_assert(sizeof(tg_sample_params) == TG_IO_SAMPLE_PARAMS_BYTES &&
+                   sizeof(tg_sample_adjust) == TG_IO_SAMPLE_ADJUST_BYTES,
+               "entries of the input image");
+
+static const char *const passes[] = {"build", "fuse", "group", "plan"};
+enum { PASS_BUILD, PASS_FUSE, PASS_GROUP, PASS_PLAN };
+
+typedef struct source {
+    const tg_blueprint *b;
+    tg_weights_mode mode;
+} source;
+
+static tg_status choose_layout(void *context, tg_weight_role role, int32_t layer, bool is_plain,
+                               tg_layout *out, tg_err *e)
+{
+    const source *from = context;
+    const tg_found_weight *w = tg_blueprint_find_weight(from->b, role, layer);
+    if (w && w->tensor) return tg_pack_choose_layout(out, w->tensor, from->mode, is_plain, e);
+    return tg_fail(e, TG_E_CORRUPT, "weight '%s' of layer %d is used but not in the checkpoint",
+                   tg_weight_role_name(role), layer);
+}
+
+static tg_program program_of(const tg_hparams *h, const tg_export_config *c)
+{
+    return (tg_program){
+        .n_vocab = h->n_vocab,
+        .n_embed_rows = h->n_embed_rows,
+        .width = h->width,
+        .max_length = c->max_length,
+        .batch = c->batch,
+        .speculation = c->speculation - 1,
+        .activations = (int32_t)c->activations,
+        .kv_type = c->kv_type - 1,
+    };
+}
+
+static tg_status find_pass(const char *name, int *out, tg_err *e)
+{
+    *out = -1;
+    for (size_t i = 0; name && i < TG_COUNT(passes); i++)
+        if (strcmp(name, passes[i]) == 0) *out = (int)i;
+    if (!name || *out >= 0) return TG_OK;
+    return tg_fail(e, TG_E_ARGUMENT, "there is no pass '%s'; the passes are %s, %s, %s and %s",
+                   name, passes[0], passes[1], passes[2], passes[3]);
+}
+
+/* Everything after the graph was built. `dumped` is the pass to print after, -1 for none. */
+static tg_status run_passes(tg_compiled *out, tg_graph *g, const source *from,
+                            const tg_export_config *c, int dumped, tg_buf *dump, tg_err *e)
+{
+    tg_program *p = &out->program;
+    if (dumped == PASS_BUILD) tg_graph_print(g, dump);
+    TG_TRY(tg_graph_fuse(g, e));
+    if (dumped == PASS_FUSE) tg_graph_print(g, dump);
+    TG_TRY(tg_graph_group(g, p, &out->arena, e));
+    if (dumped == PASS_GROUP) tg_graph_print(g, dump);
+    source copy = *from;
+    TG_TRY(tg_graph_place_weights(g, p, &out->arena, choose_layout, &copy, e));
+    TG_TRY(tg_graph_plan(g, p, c->context_buckets, c->n_context_buckets, &out->arena, e));
+    for (int32_t i = 0; dumped == PASS_PLAN && i < p->n_plans; i++)
+        tg_plan_print(p, &p->plans[i], dump);
+    /* What a device will be told, checked as if it came from a file. */
+    return tg_program_check(p, e);
+}
+
+tg_status tg_compile(tg_compiled *out, const tg_blueprint *b, const tg_export_config *c,
+                     const char *dump_pass, tg_buf *dump, tg_err *e)
+{
+    *out = (tg_compiled){0};
+    int dumped = -1;
+    if (dump) TG_TRY(find_pass(dump_pass, &dumped, e));
+    tg_export_config config = *c;
+    const tg_hparams *h = tg_blueprint_hparams(b);
+    TG_TRY(tg_export_config_check(&config, h, e));
+
+    tg_graph *g;
+    TG_TRY(tg_blueprint_build(b, config.max_length, &g, e));
+    out->program = program_of(h, &config);
+    source from = {b, config.weights};
+    tg_status s = run_passes(out, g, &from, &config, dumped, dump, e);
+    tg_graph_free(g);
+    if (s == TG_OK && dump) s = tg_buf_check(dump, e);
+    if (s != TG_OK) tg_compiled_deinit(out);
+    return s;
+}
+
+void tg_compiled_deinit(tg_compiled *c)
+{
+    tg_arena_deinit(&c->arena);
+    *c = (tg_compiled){0};
+}
