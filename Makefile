@@ -49,7 +49,7 @@ LINK_app     := app base
 objects = $(patsubst src/%.c,$(B)/%.o,$(wildcard src/$(1)/*.c))
 libs    = $(foreach f,$(LINK_$(1)),$(B)/lib$(f).a)
 
-.PHONY: all test clean headers install FORCE
+.PHONY: all test clean headers install goldens peers FORCE
 all: $(B)/trigraph $(B)/libtrigraph.so.0
 
 # ---- objects and libraries
@@ -139,6 +139,10 @@ headers:
 
 install: all $(B)/libtrigraph.a
 	@tools/install $(B) $(PREFIX) $(DESTDIR)
+goldens: # what transformers says of the real models, anew
+	@"$$(tools/venv)" tools/goldens
+peers: all # ratios to llama.cpp, both run in rotation
+	@tools/peers && tests/bench/compare
 
 clean:
 	rm -rf $(B)
