@@ -49,7 +49,7 @@ LINK_app     := app base
 objects = $(patsubst src/%.c,$(B)/%.o,$(wildcard src/$(1)/*.c))
 libs    = $(foreach f,$(LINK_$(1)),$(B)/lib$(f).a)
 
-.PHONY: all test clean headers install goldens peers FORCE
+.PHONY: all test tests clean headers install goldens peers fuzz fuzz-seeds FORCE
 all: $(B)/trigraph $(B)/libtrigraph.so.0
 
 # ---- objects and libraries
@@ -120,12 +120,10 @@ $(B)/fuzz/%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $$(FUZZ_LIBS) $(B)/flags
 	@echo '  LD $@'
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(filter fuzz,$(V)),-fsanitize=fuzzer,tests/fuzz/driver.c) $< \
 	  $(filter %.a,$^) -o $@ $(LDLIBS)
-.PHONY: fuzz fuzz-seeds
 fuzz: $(FUZZ:%=$(B)/fuzz/%)
 fuzz-seeds: fuzz
 	@tools/run-fuzz-seeds $(B)
 
-.PHONY: tests
 tests: $(TESTS)
 test: tests
 	@tools/run-tests $(TESTS)
