@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * changed.h - opens tiny checkpoints as they are, with another config.json, or with keys of a GGUF file. */
+#ifndef TG_TESTS_CHANGED_H
+#define TG_TESTS_CHANGED_H
+
+#include "base/json.h"
+#include "format_files.h"
+#include "model/model.h"
+
+/* A checkpoint and what it was understood as; NULL and a message where it was refused. */
+typedef struct opened {
+    tg_checkpoint *c;
+    tg_blueprint *b;
+    const tg_hparams *h;
+    tg_status status;
+    tg_err e;
+} opened;
+
+static inline opened open_path(const char *path)
+{
+    opened o = {0};
+    begin_log();
+    o.status = tg_checkpoint_open(&o.c, path, &o.e);
+    if (o.status == TG_OK) o.status = tg_blueprint_open(&o.b, o.c, &o.e);
+    if (o.b) o.h = tg_blueprint_hparams(o.b);
+    return o;
+}
+
+static inline void close_opened(opened *o)
+{
+    tg_blueprint_free(o->b);
+    tg_checkpoint_close(o->c);
+    tg_log_set_sink(NULL, NULL);
+}
+
+static inline opened open_tiny(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "tests/tiny/%s", name);
+    opened o = open_path(path);
+    if (o.status != TG_OK) fail_msg("%s", o.e.msg);
+    return o;
+}
+
+/* The tiny checkpoint `variant` with every key of the JSON object `change` put into its config.json; a key
+ * whose new value is the string "(absent)" is taken away. */
+static inline opened open_changed(const char *variant, const char *change)
+{
+    char path[256], dir[64];
+    tg_err e = {0};
+    tg_buf text = {0}, weights = {0};
+    json_t *config = NULL, *changes = NULL, *v;
+    const char *key;
+    strcpy(dir, make_folder());
+    snprintf(path, sizeof path, "tests/tiny/%s/config.json", variant);
+    assert_int_equal(tg_json_load(&config, path, &e), TG_OK);
+    if (tg_json_parse(&changes, tg_str_from_cstr(change), "change", &e)) fail_msg("%s", e.msg);
+    json_object_foreach(changes, key, v)
+    {
+        bool is_absent = json_is_string(v) && strcmp(json_string_value(v), "(absent)") == 0;
+        if (is_absent)
+            json_object_del(config, key);
+        else
+            json_object_set(config, key, v);
+    }
+    assert_int_equal(tg_json_print(&text, config, 1, &e), TG_OK);
+    save_buf(dir, "config.json", &text);
+    snprintf(path, sizeof path, "tests/tiny/%s/model.safetensors", variant);
+    assert_int_equal(tg_file_load(&weights, path, 1 << 24, &e), TG_OK);
+    save_buf(dir, "model.safetensors", &weights);
+    json_decref(config);
+    json_decref(changes);
+    opened o = open_path(dir);
+    remove_folder(dir); /* what is mapped stays */
+    return o;
+}
+
+/* It must be refused, and the message hold every word of the list that ends in NULL. */
+static inline void check_refused(opened o, tg_status status, const char *const *words)
+{
+    if (o.status != status) fail_msg("status %d instead of %d: %s", o.status, status, o.e.msg);
+    for (; *words; words++)
+        assert_says(&o.e, *words);
+    assert_null(o.b);
+    close_opened(&o);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* The graph of a tiny checkpoint against tests/golden/ir/tiny-NAME.txt. */
+static inline void print_graph(const opened *o, int32_t max_length, tg_buf *out)
+{
+    tg_err e = {0};
+    tg_graph *g = NULL;
+    if (tg_blueprint_build(o->b, max_length, &g, &e) != TG_OK) fail_msg("%s", e.msg);
+    tg_graph_print(g, out);
+    tg_graph_free(g);
+}
+
+#endif
