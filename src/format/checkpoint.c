@@ -26,7 +26,8 @@ static bool grow_files(tg_checkpoint *c)
     int32_t room = 2 * c->files_room + 16;
     tg_opened_file **list = TG_ARENA_ARRAY(&c->arena, tg_opened_file *, room);
     if (!list) return false;
-    if (c->n_files) memcpy(list, c->files, (size_t)c->n_files * sizeof *list);
+    for (int32_t i = 0; i < c->n_files; i++)
+        list[i] = c->files[i];
     c->files = list;
     c->files_room = room;
     return true;

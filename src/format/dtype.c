@@ -248,7 +248,7 @@ static void unpack_q4_k(const uint8_t *src, float *dst, int64_t n_blocks)
     for (; n_blocks > 0; n_blocks--, src += 144) {
         float d = get_f16(src), dmin = get_f16(src + 2);
         for (int s = 0; s < 8; s++, dst += 32) {
-            const uint8_t *q = src + 16 + 32 * (s >> 1);
+            const uint8_t *q = src + 16 + (ptrdiff_t)32 * (s >> 1);
             int scale, min;
             get_k_scale(src + 4, s, &scale, &min);
             float ds = d * (float)scale, dm = dmin * (float)min;
@@ -264,7 +264,7 @@ static void unpack_q5_k(const uint8_t *src, float *dst, int64_t n_blocks)
     for (; n_blocks > 0; n_blocks--, src += 176) {
         float d = get_f16(src), dmin = get_f16(src + 2);
         for (int s = 0; s < 8; s++, dst += 32) {
-            const uint8_t *high = src + 16, *q = src + 48 + 32 * (s >> 1);
+            const uint8_t *high = src + 16, *q = high + 32 + (ptrdiff_t)32 * (s >> 1);
             int scale, min;
             get_k_scale(src + 4, s, &scale, &min);
             float ds = d * (float)scale, dm = dmin * (float)min;
@@ -300,7 +300,7 @@ static void unpack_iq4_xs(const uint8_t *src, float *dst, int64_t n_blocks)
         float d = get_f16(src);
         int up = get_u16(src + 2);
         for (int s = 0; s < 8; s++, dst += 32) {
-            const uint8_t *q = src + 8 + 16 * s;
+            const uint8_t *q = src + 8 + (ptrdiff_t)16 * s;
             int low = src[4 + (s >> 1)] >> (4 * (s & 1)) & 15;
             float scale = d * (float)((low | (up >> (2 * s) & 3) << 4) - 32);
             for (int l = 0; l < 16; l++) {
@@ -352,17 +352,17 @@ _Static_assert(TG_COUNT(rows) == TG_DTYPE_COUNT, "a dtype has no row");
 /* Numbers that ggml gave out and we do not read; the removed ones were layouts repacked for one
  * processor, which today's files never hold. */
 static const struct {
-    uint32_t id;
     const char *name;
+    uint32_t id;
     bool is_removed;
 } foreign[] = {
-    {4, "Q4_2", true},        {5, "Q4_3", true},        {9, "Q8_1", false},
-    {15, "Q8_K", false},      {16, "IQ2_XXS", false},   {17, "IQ2_XS", false},
-    {18, "IQ3_XXS", false},   {19, "IQ1_S", false},     {21, "IQ3_S", false},
-    {22, "IQ2_S", false},     {29, "IQ1_M", false},     {31, "Q4_0_4_4", true},
-    {32, "Q4_0_4_8", true},   {33, "Q4_0_8_8", true},   {34, "TQ1_0", false},
-    {35, "TQ2_0", false},     {36, "IQ4_NL_4_4", true}, {37, "IQ4_NL_4_8", true},
-    {38, "IQ4_NL_8_8", true}, {40, "NVFP4", false},     {41, "Q1_0", false},
+    {"Q4_2", 4, true},        {"Q4_3", 5, true},        {"Q8_1", 9, false},
+    {"Q8_K", 15, false},      {"IQ2_XXS", 16, false},   {"IQ2_XS", 17, false},
+    {"IQ3_XXS", 18, false},   {"IQ1_S", 19, false},     {"IQ3_S", 21, false},
+    {"IQ2_S", 22, false},     {"IQ1_M", 29, false},     {"Q4_0_4_4", 31, true},
+    {"Q4_0_4_8", 32, true},   {"Q4_0_8_8", 33, true},   {"TQ1_0", 34, false},
+    {"TQ2_0", 35, false},     {"IQ4_NL_4_4", 36, true}, {"IQ4_NL_4_8", 37, true},
+    {"IQ4_NL_8_8", 38, true}, {"NVFP4", 40, false},     {"Q1_0", 41, false},
 };
 
 const tg_dtype_row *tg_dtype_get_row(tg_dtype t)

@@ -82,7 +82,7 @@ typedef struct weight_files {
     const char **names;
     int32_t n;
     json_t *index; /* the whole document; owned */
-    const json_t *map;
+    json_t *map;   /* its "weight_map"; borrowed */
     const char *index_path;
 } weight_files;
 
@@ -131,7 +131,7 @@ static tg_status list_indexed(tg_checkpoint *c, weight_files *w, tg_str text, tg
                        json_object_size(w->map));
     w->names = TG_ARENA_ARRAY(&c->arena, const char *, json_object_size(w->map));
     if (!w->names) return tg_fail_nomem(e, json_object_size(w->map), "a list of shards");
-    json_object_foreach((json_t *)(uintptr_t)w->map, tensor, file)
+    json_object_foreach(w->map, tensor, file)
     {
         TG_TRY(check_index_entry(w, tensor, file, e));
         /* Tensors of a file mostly follow each other: sorting sees few doubles. */
@@ -251,7 +251,7 @@ static tg_status check_listed(const tg_checkpoint *c, const weight_files *w, tg_
     const char *tensor;
     json_t *file;
     if (!w->map) return TG_OK;
-    json_object_foreach((json_t *)(uintptr_t)w->map, tensor, file)
+    json_object_foreach(w->map, tensor, file)
     {
         if (tg_names_find(&c->names, tg_str_from_cstr(tensor)) < 0)
             return tg_fail(e, TG_E_CORRUPT, "%s: puts tensor '%s' into %s, which does not hold it",

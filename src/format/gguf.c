@@ -87,7 +87,7 @@ static uint64_t get_u64(const uint8_t *p)
 
 static tg_status take_u32(cursor *c, uint32_t *out, const char *what, tg_err *e)
 {
-    const uint8_t *p = NULL;
+    const uint8_t *p = c->data + c->pos;
     TG_TRY(take(c, sizeof *out, &p, what, e));
     *out = get_u32(p);
     return TG_OK;
@@ -95,7 +95,7 @@ static tg_status take_u32(cursor *c, uint32_t *out, const char *what, tg_err *e)
 
 static tg_status take_u64(cursor *c, uint64_t *out, const char *what, tg_err *e)
 {
-    const uint8_t *p = NULL;
+    const uint8_t *p = c->data + c->pos;
     TG_TRY(take(c, sizeof *out, &p, what, e));
     *out = get_u64(p);
     return TG_OK;

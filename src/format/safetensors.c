@@ -196,10 +196,10 @@ static tg_status check_cover(const tg_safetensors *x, tg_arena *a, const uint8_t
                              size_t room, tg_err *e)
 {
     const tg_tensor **list = TG_ARENA_ARRAY(a, const tg_tensor *, x->n_tensors);
-    if (!list) return tg_fail_nomem(e, (size_t)x->n_tensors * sizeof *list, "a list of tensors");
+    if (!list) return tg_fail_nomem(e, (size_t)x->n_tensors * sizeof(void *), "a list of tensors");
     for (int32_t i = 0; i < x->n_tensors; i++)
         list[i] = &x->tensors[i];
-    if (x->n_tensors > 0) qsort(list, (size_t)x->n_tensors, sizeof *list, compare_tensors);
+    if (x->n_tensors > 0) qsort(list, (size_t)x->n_tensors, sizeof(void *), compare_tensors);
     size_t end = 0;
     for (int32_t i = 0; i < x->n_tensors; i++) {
         size_t begin = (size_t)((const uint8_t *)list[i]->data - region);

@@ -38,7 +38,7 @@ static tg_status read_split(const tg_gguf *g, split *out, tg_err *e)
 /* "-00001-of-00003.gguf" at the end of a path. */
 static void print_suffix(char out[SUFFIX_BYTES + 1], int64_t no, int64_t count)
 {
-    snprintf(out, SUFFIX_BYTES + 1, "-%05d-of-%05d.gguf", (int)(no + 1), (int)count);
+    (void)snprintf(out, SUFFIX_BYTES + 1, "-%05d-of-%05d.gguf", (int)(no + 1), (int)count);
 }
 
 static tg_status check_name(const char *path, const split *s, tg_err *e)
