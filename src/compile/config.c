@@ -123,7 +123,9 @@ static int32_t most_positions(const tg_hparams *h)
 static void fill_defaults(tg_export_config *c, const tg_hparams *h)
 {
     if (c->batch == 0) c->batch = DEFAULT_BATCH;
-    if (c->max_length == 0) c->max_length = TG_MIN(most_positions(h), DEFAULT_LENGTH);
+    /* What the model was made for: beyond it, rope scaling would change short texts too. */
+    if (c->max_length == 0)
+        c->max_length = TG_MIN(TG_MIN(h->max_positions, most_positions(h)), DEFAULT_LENGTH);
     if (c->kv_type == 0) c->kv_type = 1 + (c->weights == TG_WEIGHTS_F32 ? TG_KV_F32 : TG_KV_F16);
     if (c->speculation == 0)
         c->speculation = 1 + TG_MAX(0, TG_MIN(DEFAULT_SPECULATION, c->max_length - 1));

@@ -244,9 +244,27 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state)
     close_written(&w);
 }
 
+/* A table made for more positions than the model knew rotates every position otherwise, so that nobody gets one
+ * without asking. */
+static void the_length_is_the_models_unless_asked_for(void **state)
+{
+    (void)state;
+    opened o = open_tiny("llama-rope-dynamic");
+    tg_export_config config = {0};
+    tg_err e = {0};
+    if (tg_export_config_check(&config, o.h, &e) != TG_OK) fail_msg("%s", e.msg);
+    assert_int_equal(config.max_length, 256);
+    config = (tg_export_config){.max_length = 512};
+    if (tg_export_config_check(&config, o.h, &e) != TG_OK) fail_msg("%s", e.msg);
+    config = (tg_export_config){.max_length = 513};
+    assert_int_not_equal(tg_export_config_check(&config, o.h, &e), TG_OK);
+    close_opened(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_length_is_the_models_unless_asked_for),
         cmocka_unit_test(every_number_of_a_checkpoint_is_where_the_table_says),
         cmocka_unit_test(other_modes_round_each_number_once),
         cmocka_unit_test(gate_and_up_are_interleaved),
