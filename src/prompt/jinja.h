@@ -120,9 +120,9 @@ typedef struct tg_jmacro {
 } tg_jmacro;
 
 typedef struct tg_jundef {
-    tg_str hint;   /* complete message, or empty */
-    tg_jval name;  /* what was looked up */
-    uint8_t of;    /* kind of the object it was looked up in; MISSING for a variable */
+    tg_str hint;  /* complete message, or empty */
+    tg_jval name; /* what was looked up */
+    uint8_t of;   /* kind of the object it was looked up in; MISSING for a variable */
     bool is_unsafe;
 } tg_jundef;
 
@@ -320,7 +320,7 @@ struct tg_jscope {
     struct tg_jbinding {
         int32_t symbol;
         tg_jval value;
-    } *vars;
+    } * vars;
     int32_t n, size;
     bool is_kept; /* a macro was defined in it, and looks things up here when called */
 };
@@ -334,9 +334,9 @@ struct tg_jrun {
     tg_arena arena;
     char *bump; /* small pieces are cut from here: arena pieces are 64-byte aligned */
     size_t n_bump, max_memory;
-    int64_t n_steps; /* left */
-    int32_t n_depth; /* left */
-    int32_t pos;     /* of the node being evaluated */
+    int64_t n_steps;  /* left */
+    int32_t n_depth;  /* left */
+    int32_t pos;      /* of the node being evaluated */
     tg_jval *globals; /* [n_symbols]: variables of the context, converted when first named */
     tg_jscope *root_scope, *scope;
     tg_status status;

@@ -273,8 +273,8 @@ static void eval_arguments(tg_jrun *r, const tg_jcall *c, tg_jargs *raw)
     }
     if (c->starstar && !tg_jrun_is_failed(r)) {
         tg_jval d = tg_jrun_eval(r, c->starstar);
-        if (d.kind != TG_J_DICT) tg_jrun_raise(r, "argument after ** must be a mapping, not %s",
-                                               tg_jkind_name(d));
+        if (d.kind != TG_J_DICT)
+            tg_jrun_raise(r, "argument after ** must be a mapping, not %s", tg_jkind_name(d));
         for (int32_t i = 0; !tg_jrun_is_failed(r) && i < d.u.dict->n; i++) {
             if (d.u.dict->entries[i].key.kind != TG_J_STR)
                 tg_jrun_raise(r, "keywords must be strings");
@@ -722,7 +722,7 @@ static void run_loop(tg_jrun *r, const tg_jnode *n, tg_jscope *outer, tg_jval v,
     l->n = v.kind == TG_J_STR ? (int32_t)tg_jstr_count(r, v) : l->walk.n;
     l->has_next = tg_jwalk_next(r, &l->walk, &l->next);
     tg_jscope *s = NULL;
-    if (!l->has_next) exec_else(r, n, outer);
+    bool is_any_whole = false;
     while (l->has_next && tg_jrun_pay(r, 1)) {
         l->previous = l->current;
         l->current = l->next;
@@ -736,8 +736,13 @@ static void run_loop(tg_jrun *r, const tg_jnode *n, tg_jscope *outer, tg_jval v,
         r->scope = s;
         bind(r, s, TG_JSYM_LOOP, (tg_jval){.kind = TG_J_LOOP, .u.loop = l});
         assign(r, s, n->a, l->current);
-        if (tg_jrun_is_failed(r) || exec(r, n->kids[0]) == FLOW_BREAK) break;
+        flow f = tg_jrun_is_failed(r) ? FLOW_BREAK : exec(r, n->kids[0]);
+        is_any_whole |= f == FLOW_NEXT;
+        if (f == FLOW_BREAK) break;
     }
+    r->scope = outer;
+    /* As in the reference, a round that was left early does not count. */
+    if (!is_any_whole) exec_else(r, n, outer);
     r->scope = saved;
 }
 
@@ -745,8 +750,8 @@ tg_jval tg_jloop_call(tg_jrun *r, tg_jval loop, const tg_jargs *raw)
 {
     const tg_jloop *l = loop.u.loop;
     if (!l->node->is_recursive)
-        return tg_jrun_raise(
-            r, "The loop must have the 'recursive' marker to be called recursively.");
+        return tg_jrun_raise(r,
+                             "The loop must have the 'recursive' marker to be called recursively.");
     if (raw->n_rest != 1 || raw->n_kw)
         return tg_jrun_raise(r, "a recursive loop is called with one argument");
     if (!enter(r)) return tg_jnone();

@@ -45,7 +45,7 @@ static tg_jval do_title(tg_jrun *r, tg_jval v, const tg_jargs *a)
     (void)a;
     tg_jval s = tg_jval_to_str(r, v);
     tg_buf b = {0};
-    tg_jrun_pay(r, s.len / 8);
+    tg_jrun_pay(r, s.len / 2);
     uint32_t i = 0;
     while (i < s.len) {
         uint32_t start = i;
@@ -123,10 +123,10 @@ static tg_jval do_indent(tg_jrun *r, tg_jval v, const tg_jargs *a)
     if (!is_given(indent)) indent = tg_jint(4);
     if (tg_jval_is_int(indent))
         indent = tg_jval_binary(r, TG_JOP_MUL, tg_jstr(TG_STR(" ")), indent);
-    if (indent.kind != TG_J_STR) return tg_jrun_raise(r, "the width must be an integer or a string");
+    if (indent.kind != TG_J_STR)
+        return tg_jrun_raise(r, "the width must be an integer or a string");
     bool is_first = tg_jval_is_true(r, a->v[1]), is_blank = tg_jval_is_true(r, a->v[2]);
-    tg_jval lines =
-        tg_jstr_split_lines(r, tg_jstr_concat(r, v, tg_jstr(TG_STR("\n"))), false);
+    tg_jval lines = tg_jstr_split_lines(r, tg_jstr_concat(r, v, tg_jstr(TG_STR("\n"))), false);
     tg_buf b = {0};
     if (tg_jrun_is_failed(r)) return tg_jnone();
     if (is_first) tg_buf_add_str(&b, tg_jval_str(indent));
@@ -189,7 +189,7 @@ static tg_jval do_wordcount(tg_jrun *r, tg_jval v, const tg_jargs *a)
     tg_jval s = tg_jval_to_str(r, v);
     int64_t n = 0;
     bool is_inside = false;
-    tg_jrun_pay(r, s.len / 8);
+    tg_jrun_pay(r, s.len / 4);
     for (uint32_t i = 0; i < s.len;) {
         int32_t c = 0;
         int k = tg_utf8_decode(s.u.s + i, s.len - i, &c);
@@ -282,7 +282,8 @@ static tg_jval do_abs(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     (void)a;
     if (v.kind == TG_J_FLOAT) return tg_jfloat(fabs(v.u.f));
-    if (tg_jval_is_int(v)) return tg_jval_int(v) < 0 ? tg_jval_negate(r, v) : tg_jint(tg_jval_int(v));
+    if (tg_jval_is_int(v))
+        return tg_jval_int(v) < 0 ? tg_jval_negate(r, v) : tg_jint(tg_jval_int(v));
     if (v.kind == TG_J_UNDEFINED) return tg_jrun_raise_undefined(r, v);
     return tg_jrun_raise(r, "bad operand type for abs(): '%s'", tg_jkind_name(v));
 }
@@ -345,8 +346,8 @@ static tg_jval do_round(tg_jrun *r, tg_jval v, const tg_jargs *a)
 /* "default_value boolean" */
 static tg_jval do_default(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
-    bool is_used = v.kind == TG_J_UNDEFINED ||
-                   (tg_jval_is_true(r, a->v[1]) && !tg_jval_is_true(r, v));
+    bool is_used =
+        v.kind == TG_J_UNDEFINED || (tg_jval_is_true(r, a->v[1]) && !tg_jval_is_true(r, v));
     if (!is_used) return v;
     return is_given(a->v[0]) ? a->v[0] : tg_jstr(TG_STR(""));
 }

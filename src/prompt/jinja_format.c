@@ -72,8 +72,7 @@ static void add_int(tg_jrun *r, tg_buf *b, const spec *s, int64_t v)
             (s->type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[m % (uint64_t)base];
     while ((m /= (uint64_t)base) > 0);
     char head[8] = "";
-    if (v < 0 || s->sign == '+' || s->sign == ' ')
-        head[0] = v < 0 ? '-' : s->sign;
+    if (v < 0 || s->sign == '+' || s->sign == ' ') head[0] = v < 0 ? '-' : s->sign;
     if (s->is_alternate && base != 10) {
         size_t at = strlen(head);
         head[at] = '0';
@@ -99,13 +98,14 @@ static void add_float(tg_jrun *r, tg_buf *b, const spec *s, double v)
     int precision = (int)(s->precision < 0 ? 6 : s->precision);
     if (isnan(v) || isinf(v)) {
         bool is_upper = type == 'F' || type == 'E' || type == 'G';
-        tg_buf_add_cstr(&digits, isnan(v) ? (is_upper ? "NAN" : "nan") : (is_upper ? "INF" : "inf"));
+        tg_buf_add_cstr(&digits,
+                        isnan(v) ? (is_upper ? "NAN" : "nan") : (is_upper ? "INF" : "inf"));
         if (type == '%') tg_buf_add_byte(&digits, '%');
     } else if (type == 0 && s->precision < 0) {
         tg_jfloat_print(&digits, m);
     } else {
-        const char *form = type == 'e'   ? "%.*e"
-                           : type == 'E' ? "%.*E"
+        const char *form = type == 'e'                                 ? "%.*e"
+                           : type == 'E'                               ? "%.*E"
                            : type == 'f' || type == 'F' || type == '%' ? "%.*f"
                            : type == 'G'                               ? "%.*G"
                                                                        : "%.*g";
@@ -140,9 +140,10 @@ static void add_text(tg_jrun *r, tg_buf *b, const spec *s, tg_jval v, char align
 static bool check_sizes(tg_jrun *r, const spec *s)
 {
     if (s->width <= MAX_WIDTH && s->precision <= MAX_PRECISION) return true;
-    tg_jrun_fail(r, TG_E_LIMIT, "a format asks for width %lld and precision %lld; the limits are "
-                 "%d and %d", (long long)s->width, (long long)s->precision, MAX_WIDTH,
-                 MAX_PRECISION);
+    tg_jrun_fail(r, TG_E_LIMIT,
+                 "a format asks for width %lld and precision %lld; the limits are "
+                 "%d and %d",
+                 (long long)s->width, (long long)s->precision, MAX_WIDTH, MAX_PRECISION);
     return false;
 }
 
@@ -251,7 +252,8 @@ static void add_directive(percent *x)
     s.width = star_or_number(x);
     if (x->p < x->end && *x->p == '.') {
         x->p++;
-        s.precision = TG_MAX(star_or_number(x), 0);
+        s.precision = star_or_number(x);
+        if (s.precision < 0) s.precision = 0; /* "%.f" */
     }
     while (x->p < x->end && *x->p && strchr("hlL", *x->p))
         x->p++;
@@ -419,7 +421,8 @@ static void add_formatted(braces *x, tg_jval v, tg_str text)
         return;
     }
     if (!check_sizes(r, &s)) return;
-    bool is_int_type = s.type && strchr("bdoxX", s.type), is_float_type = s.type && strchr("eEfFgG%", s.type);
+    bool is_int_type = s.type && strchr("bdoxX", s.type),
+         is_float_type = s.type && strchr("eEfFgG%", s.type);
     if (v.kind == TG_J_STR && (s.type == 0 || s.type == 's') && s.align != '=' && !s.sign) {
         add_text(r, x->b, &s, v, s.align ? s.align : '<');
     } else if (v.kind == TG_J_STR && s.is_zero && (s.type == 0 || s.type == 's')) {

@@ -108,8 +108,9 @@ static tg_jval do_raise_exception(tg_jrun *r, tg_jval self, const tg_jargs *a)
 
 static const char *const days[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
                                    "Thursday", "Friday", "Saturday"};
-static const char *const months[] = {"January", "February", "March",     "April",   "May",      "June",
-                                     "July",    "August",   "September", "October", "November", "December"};
+static const char *const months[] = {"January",   "February", "March",    "April",
+                                     "May",       "June",     "July",     "August",
+                                     "September", "October",  "November", "December"};
 
 /* Week of the year, weeks beginning on `first` (0 Sunday, 1 Monday). */
 static int week_of(const struct tm *t, int first)
@@ -255,6 +256,7 @@ static const tg_jfunc globals[] = {
     {"namespace", do_namespace, "*", 0, 0},
     {"raise_exception", do_raise_exception, "message", 1, 0},
     {"range", do_range, "start stop step", 1, 0},
+    {"self", NULL, "*", 0, 0},
     {"strftime_now", do_strftime_now, "format", 1, 0},
 };
 

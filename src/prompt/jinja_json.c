@@ -34,13 +34,14 @@ static void write_char(writer *w, int32_t c, const char *bytes, int n)
         tg_buf_printf(w->b, "\\u%04x", (int)c);
     } else {
         c -= 0x10000;
-        tg_buf_printf(w->b, "\\u%04x\\u%04x", (int)(0xd800 + (c >> 10)), (int)(0xdc00 + (c & 0x3ff)));
+        tg_buf_printf(w->b, "\\u%04x\\u%04x", (int)(0xd800 + (c >> 10)),
+                      (int)(0xdc00 + (c & 0x3ff)));
     }
 }
 
 static void write_str(writer *w, tg_str s)
 {
-    tg_jrun_pay(w->r, (int64_t)s.len / 16);
+    tg_jrun_pay(w->r, (int64_t)s.len / 8);
     tg_buf_add_byte(w->b, '"');
     for (size_t i = 0; i < s.len;) {
         int32_t c = 0;
@@ -159,8 +160,7 @@ static void write_value(writer *w, tg_jval v, int32_t level)
     case TG_J_LIST:
     case TG_J_TUPLE:
     case TG_J_DICT: write_nested(w, v, level); break;
-    default:
-        tg_jrun_raise(w->r, "Object of type %s is not JSON serializable", tg_jkind_name(v));
+    default: tg_jrun_raise(w->r, "Object of type %s is not JSON serializable", tg_jkind_name(v));
     }
 }
 
@@ -189,8 +189,7 @@ tg_jval tg_jval_to_json(tg_jrun *r, tg_jval self, const tg_jargs *a)
     if (w.has_indent) w.item = TG_STR(",");
     if (separators.kind != TG_J_MISSING && separators.kind != TG_J_NONE) {
         bool is_pair = (separators.kind == TG_J_TUPLE || separators.kind == TG_J_LIST) &&
-                       separators.u.list->n == 2 &&
-                       separators.u.list->items[0].kind == TG_J_STR &&
+                       separators.u.list->n == 2 && separators.u.list->items[0].kind == TG_J_STR &&
                        separators.u.list->items[1].kind == TG_J_STR;
         if (!is_pair) return tg_jrun_raise(r, "the separators of tojson must be two strings");
         w.item = tg_jval_str(separators.u.list->items[0]);

@@ -119,8 +119,7 @@ static tg_status add_text(lexer *x, size_t from, size_t to, char sign, bool is_b
         size_t line = text.len;
         while (line > 0 && text.ptr[line - 1] != '\n')
             line--;
-        if ((line > 0 || x->is_line_start) && line < text.len &&
-            skip_space(text, line) == text.len)
+        if ((line > 0 || x->is_line_start) && line < text.len && skip_space(text, line) == text.len)
             text.len = line;
     }
     return text.len ? add(x, TG_JT_DATA, from, text) : TG_OK;
@@ -449,8 +448,9 @@ static tg_status lex_tag(lexer *x, size_t open_pos, bool is_block)
             TG_TRY(lex_operator(x, &open));
         }
     }
-    return fail(x, open_pos, is_block ? "this tag has no end; close it with '%}'"
-                                      : "this expression has no end; close it with '}}'");
+    return fail(x, open_pos,
+                is_block ? "this tag has no end; close it with '%}'"
+                         : "this expression has no end; close it with '}}'");
 }
 
 tg_status tg_jlex(tg_jtoks *out, tg_arena *a, tg_str source, tg_err *e)

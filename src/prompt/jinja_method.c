@@ -235,10 +235,7 @@ static tg_jval split_space(tg_jrun *r, tg_jval s, int64_t max)
         if (i >= s.len) break;
         size_t start = i;
         if (max >= 0 && list.u.list->n >= max) {
-            size_t end = s.len;
-            while (end > i && (n = space_before(s, end)))
-                end -= n;
-            add_piece(r, list, s, start, end);
+            add_piece(r, list, s, start, s.len);
             break;
         }
         while (i < s.len && !space_at(s, i))
@@ -268,10 +265,7 @@ static tg_jval rsplit_space(tg_jrun *r, tg_jval s, int64_t max)
             end -= n;
         if (end == 0) break;
         if (max >= 0 && list.u.list->n >= max) {
-            size_t start = 0;
-            while (start < end && (n = space_at(s, start)))
-                start += n;
-            add_piece(r, list, s, start, end);
+            add_piece(r, list, s, 0, end);
             break;
         }
         size_t start = end;
@@ -352,8 +346,8 @@ static tg_jval partition(tg_jrun *r, tg_jval s, tg_jval sep, bool is_right)
     if (!is_str(r, sep, "the separator")) return tg_jnone();
     if (sep.len == 0) return tg_jrun_raise(r, "empty separator");
     tg_jrun_pay(r, s.len / 32);
-    const char *at = is_right ? find_last(r, s.u.s, s.len, sep)
-                              : memmem(s.u.s, s.len, sep.u.s, sep.len);
+    const char *at =
+        is_right ? find_last(r, s.u.s, s.len, sep) : memmem(s.u.s, s.len, sep.u.s, sep.len);
     tg_jval t = tg_jlist_new(r, TG_J_TUPLE, 3);
     if (tg_jrun_is_failed(r)) return t;
     size_t from = at ? (size_t)(at - s.u.s) : is_right ? 0 : s.len;
@@ -412,8 +406,7 @@ static tg_jval str_removesuffix(tg_jrun *r, tg_jval s, const tg_jargs *a)
 {
     if (!is_str(r, a->v[0], "removesuffix() argument")) return tg_jnone();
     tg_jval v = s;
-    if (has_affix(s, 0, s.len, a->v[0], true))
-        v = tg_jstr((tg_str){s.u.s, s.len - a->v[0].len});
+    if (has_affix(s, 0, s.len, a->v[0], true)) v = tg_jstr((tg_str){s.u.s, s.len - a->v[0].len});
     v.is_markup = s.is_markup;
     return v;
 }
@@ -434,8 +427,7 @@ static tg_jval pad(tg_jrun *r, tg_jval s, int64_t left, int64_t right, tg_jval f
 static bool missing_width(tg_jrun *r, tg_jval s, const tg_jargs *a, int64_t *out)
 {
     if (!tg_jval_is_int(a->v[0])) {
-        tg_jrun_raise(r, "'%s' object cannot be interpreted as an integer",
-                      tg_jkind_name(a->v[0]));
+        tg_jrun_raise(r, "'%s' object cannot be interpreted as an integer", tg_jkind_name(a->v[0]));
         return false;
     }
     *out = TG_MAX(TG_MIN(tg_jval_int(a->v[0]), INT64_C(1) << 40) - tg_jstr_count(r, s), 0);
@@ -520,7 +512,7 @@ static bool is_space_char(int32_t c, utf8proc_category_t k)
 /* Every character passes, and there is one. */
 static tg_jval are_all(tg_jrun *r, tg_jval s, char_fn *fn)
 {
-    tg_jrun_pay(r, s.len / 8);
+    tg_jrun_pay(r, s.len / 4);
     for (uint32_t i = 0; i < s.len;) {
         int32_t c = 0;
         int n = tg_utf8_decode(s.u.s + i, s.len - i, &c);
@@ -765,9 +757,9 @@ static const struct {
     const char *name;
     uint32_t kinds;
 } unsafe[] = {
-    {"append", LIST}, {"clear", LIST | DICT}, {"extend", LIST},  {"insert", LIST},
-    {"pop", LIST | DICT}, {"popitem", DICT},  {"remove", LIST},  {"reverse", LIST},
-    {"setdefault", DICT}, {"sort", LIST},     {"update", DICT},
+    {"append", LIST},     {"clear", LIST | DICT}, {"extend", LIST}, {"insert", LIST},
+    {"pop", LIST | DICT}, {"popitem", DICT},      {"remove", LIST}, {"reverse", LIST},
+    {"setdefault", DICT}, {"sort", LIST},         {"update", DICT},
 };
 
 const tg_jfunc *tg_jmethod_find(uint8_t kind, tg_str name)

@@ -178,8 +178,8 @@ static tg_jval float_pow(tg_jrun *r, double a, double b)
 static tg_jval float_binary(tg_jrun *r, tg_jop op, double a, double b)
 {
     if (b == 0 && (op == TG_JOP_DIV || op == TG_JOP_FLOORDIV || op == TG_JOP_MOD))
-        return tg_jrun_raise(r, op == TG_JOP_MOD ? "float modulo by zero"
-                                                 : "float division by zero");
+        return tg_jrun_raise(r,
+                             op == TG_JOP_MOD ? "float modulo by zero" : "float division by zero");
     switch ((int)op) {
     case TG_JOP_ADD: return tg_jfloat(a + b);
     case TG_JOP_SUB: return tg_jfloat(a - b);
@@ -196,11 +196,14 @@ static tg_jval float_binary(tg_jrun *r, tg_jop op, double a, double b)
 static const char *op_text(tg_jop op)
 {
     static const char *const texts[] = {
-        [TG_JOP_ADD] = "+",       [TG_JOP_SUB] = "-", [TG_JOP_MUL] = "*",
-        [TG_JOP_DIV] = "/",       [TG_JOP_FLOORDIV] = "//", [TG_JOP_MOD] = "%",
-        [TG_JOP_POW] = "** or pow()", [TG_JOP_EQ] = "==", [TG_JOP_NE] = "!=",
-        [TG_JOP_LT] = "<",        [TG_JOP_LE] = "<=", [TG_JOP_GT] = ">",
-        [TG_JOP_GE] = ">=",       [TG_JOP_IN] = "in", [TG_JOP_NOT_IN] = "not in",
+        [TG_JOP_ADD] = "+",           [TG_JOP_SUB] = "-",
+        [TG_JOP_MUL] = "*",           [TG_JOP_DIV] = "/",
+        [TG_JOP_FLOORDIV] = "//",     [TG_JOP_MOD] = "%",
+        [TG_JOP_POW] = "** or pow()", [TG_JOP_EQ] = "==",
+        [TG_JOP_NE] = "!=",           [TG_JOP_LT] = "<",
+        [TG_JOP_LE] = "<=",           [TG_JOP_GT] = ">",
+        [TG_JOP_GE] = ">=",           [TG_JOP_IN] = "in",
+        [TG_JOP_NOT_IN] = "not in",
     };
     return texts[op];
 }
@@ -216,7 +219,8 @@ tg_jval tg_jval_binary(tg_jrun *r, tg_jop op, tg_jval a, tg_jval b)
     if (a.kind == TG_J_UNDEFINED) return tg_jrun_raise_undefined(r, a);
     if (b.kind == TG_J_UNDEFINED) return tg_jrun_raise_undefined(r, b);
     bool is_list = a.kind == TG_J_LIST || a.kind == TG_J_TUPLE;
-    if (op == TG_JOP_ADD && a.kind == TG_J_STR && b.kind == TG_J_STR) return tg_jstr_concat(r, a, b);
+    if (op == TG_JOP_ADD && a.kind == TG_J_STR && b.kind == TG_J_STR)
+        return tg_jstr_concat(r, a, b);
     if (op == TG_JOP_ADD && is_list && a.kind == b.kind) return join_lists(r, a, b);
     if (op == TG_JOP_MUL && (a.kind == TG_J_STR || is_list) && tg_jval_is_int(b))
         return repeat(r, a, tg_jval_int(b));
@@ -308,8 +312,8 @@ static tg_jval find_item(tg_jrun *r, tg_jval v, tg_jval key)
         const tg_jval *x = tg_jdict_find(r, v.u.dict, key);
         return x ? *x : missing;
     }
-    bool is_sequence = v.kind == TG_J_LIST || v.kind == TG_J_TUPLE || v.kind == TG_J_STR ||
-                       v.kind == TG_J_RANGE;
+    bool is_sequence =
+        v.kind == TG_J_LIST || v.kind == TG_J_TUPLE || v.kind == TG_J_STR || v.kind == TG_J_RANGE;
     if (!is_sequence || !tg_jval_is_int(key)) return missing;
     int64_t n = tg_jval_len(r, v), i = tg_jval_int(key);
     if (i < 0) i += n;
@@ -336,7 +340,8 @@ tg_jval tg_jval_get_item(tg_jrun *r, tg_jval v, tg_jval key)
 }
 
 /* A bound of a slice, clamped as Python does; false after failing. */
-static bool slice_bound(tg_jrun *r, tg_jval v, int64_t n, int64_t step, int64_t missing, int64_t *out)
+static bool slice_bound(tg_jrun *r, tg_jval v, int64_t n, int64_t step, int64_t missing,
+                        int64_t *out)
 {
     if (v.kind == TG_J_MISSING || v.kind == TG_J_NONE) {
         *out = missing;

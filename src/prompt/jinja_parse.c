@@ -27,11 +27,16 @@ void tg_jp_fail(tg_jparser *p, tg_status s, int32_t pos, const char *fmt, ...)
 static void describe(char *out, size_t size, const tg_jtok *t)
 {
     static const char *const names[] = {
-        [TG_JT_EOF] = "the end of the template", [TG_JT_DATA] = "text",
-        [TG_JT_VARIABLE_BEGIN] = "'{{'",         [TG_JT_VARIABLE_END] = "'}}'",
-        [TG_JT_BLOCK_BEGIN] = "'{%'",            [TG_JT_BLOCK_END] = "'%}'",
-        [TG_JT_NAME] = "name",                   [TG_JT_STRING] = "a string",
-        [TG_JT_INT] = "a number",                [TG_JT_FLOAT] = "a number",
+        [TG_JT_EOF] = "the end of the template",
+        [TG_JT_DATA] = "text",
+        [TG_JT_VARIABLE_BEGIN] = "'{{'",
+        [TG_JT_VARIABLE_END] = "'}}'",
+        [TG_JT_BLOCK_BEGIN] = "'{%'",
+        [TG_JT_BLOCK_END] = "'%}'",
+        [TG_JT_NAME] = "name",
+        [TG_JT_STRING] = "a string",
+        [TG_JT_INT] = "a number",
+        [TG_JT_FLOAT] = "a number",
         [TG_JT_OPERATOR] = "operator",
     };
     if (t->kind == TG_JT_NAME || t->kind == TG_JT_OPERATOR)
@@ -218,9 +223,12 @@ static tg_jnode *parse_name(tg_jparser *p, const tg_jtok *t)
         const char *name;
         tg_jval value;
     } words[] = {
-        {"true", {.kind = TG_J_BOOL, .u.b = true}},   {"True", {.kind = TG_J_BOOL, .u.b = true}},
-        {"false", {.kind = TG_J_BOOL, .u.b = false}}, {"False", {.kind = TG_J_BOOL, .u.b = false}},
-        {"none", {.kind = TG_J_NONE}},                {"None", {.kind = TG_J_NONE}},
+        {"true", {.kind = TG_J_BOOL, .u.b = true}},
+        {"True", {.kind = TG_J_BOOL, .u.b = true}},
+        {"false", {.kind = TG_J_BOOL, .u.b = false}},
+        {"False", {.kind = TG_J_BOOL, .u.b = false}},
+        {"none", {.kind = TG_J_NONE}},
+        {"None", {.kind = TG_J_NONE}},
     };
     for (size_t i = 0; i < TG_COUNT(words); i++)
         if (tg_str_is(t->text, words[i].name)) return constant(p, t->pos, words[i].value);
@@ -540,8 +548,8 @@ static tg_jnode *parse_test(tg_jparser *p, tg_jnode *a)
     }
     if (!is_negated) return n;
     tg_jnode *not = tg_jp_node(p, TG_JN_NOT, n->pos);
-    not->a = n;
-    return not;
+    not ->a = n;
+    return not ;
 }
 
 static tg_jnode *parse_filters_and_tests(tg_jparser *p, tg_jnode *n)
@@ -585,7 +593,7 @@ static const struct {
     int level;
     tg_jop op;
 } binary[] = {
-    {"+", 0, TG_JOP_ADD},      {"-", 0, TG_JOP_SUB}, {"*", 2, TG_JOP_MUL}, {"/", 2, TG_JOP_DIV},
+    {"+", 0, TG_JOP_ADD},       {"-", 0, TG_JOP_SUB}, {"*", 2, TG_JOP_MUL},  {"/", 2, TG_JOP_DIV},
     {"//", 2, TG_JOP_FLOORDIV}, {"%", 2, TG_JOP_MOD}, {"**", 3, TG_JOP_POW},
 };
 
@@ -713,7 +721,8 @@ static bool has_condition_ahead(const tg_jparser *p)
             level += strchr("([{", c) ? 1 : strchr(")]}", c) ? -1 : 0;
             if (level < 0 || (level == 0 && strchr(",:=", c))) return false;
         }
-        if (t->kind != TG_JT_NAME && t->kind != TG_JT_OPERATOR && t->kind < TG_JT_NAME) return false;
+        if (t->kind != TG_JT_NAME && t->kind != TG_JT_OPERATOR && t->kind < TG_JT_NAME)
+            return false;
         if (level == 0 && is_token(t, TG_JT_NAME, "if")) return true;
     }
     return false;

@@ -19,6 +19,7 @@ typedef struct tg_jparser {
     tg_jtoks toks;
     int32_t at;
     int32_t depth;
+    int32_t tag_pos;    /* of the innermost open tag's name */
     int32_t n_loops;    /* open for loops of this function: break and continue need one */
     int32_t n_soft;     /* open conditions: an unknown filter is an error only when reached */
     tg_jparams *params; /* of the macro being parsed, or NULL */

@@ -71,8 +71,7 @@ static tg_jval do_last(tg_jrun *r, tg_jval v, const tg_jargs *a)
         return tg_jrun_raise(r, "'%s' object is not reversible", v.u.once->type_name);
     tg_jval list = all_items(r, v);
     if (tg_jrun_is_failed(r)) return list;
-    if (list.u.list->n == 0)
-        return tg_jundefined_hint(r, "No last item, sequence was empty.");
+    if (list.u.list->n == 0) return tg_jundefined_hint(r, "No last item, sequence was empty.");
     return list.u.list->items[list.u.list->n - 1];
 }
 
@@ -85,8 +84,8 @@ static tg_jval best_of(tg_jrun *r, tg_jval v, const tg_jargs *a, bool is_max)
         tg_jval key = get_path(r, item, a->v[1], (tg_jval){.kind = TG_J_MISSING});
         if (!tg_jval_is_true(r, a->v[0])) key = ignore_case(r, key);
         if (tg_jrun_is_failed(r)) break;
-        if (best.kind != TG_J_MISSING &&
-            !(is_max ? tg_jval_is_less(r, best_key, key, ">") : tg_jval_is_less(r, key, best_key, "<")))
+        if (best.kind != TG_J_MISSING && !(is_max ? tg_jval_is_less(r, best_key, key, ">")
+                                                  : tg_jval_is_less(r, key, best_key, "<")))
             continue;
         best = item;
         best_key = key;
@@ -122,8 +121,8 @@ static tg_jval do_sum(tg_jrun *r, tg_jval v, const tg_jargs *a)
 static tg_jval do_join(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     tg_jwalk w;
-    tg_jval item, glue = a->v[0].kind == TG_J_MISSING ? tg_jstr(TG_STR(""))
-                                                      : tg_jval_to_str(r, a->v[0]);
+    tg_jval item,
+        glue = a->v[0].kind == TG_J_MISSING ? tg_jstr(TG_STR("")) : tg_jval_to_str(r, a->v[0]);
     tg_buf b = {0};
     if (!tg_jwalk_begin(r, &w, v)) return tg_jnone();
     for (bool is_first = true; tg_jwalk_next(r, &w, &item); is_first = false) {
@@ -147,8 +146,9 @@ static void sort_entries(tg_jrun *r, tg_jentry *x, tg_jentry *room, int32_t n, b
             int32_t i = from, k = mid;
             for (int32_t at = from; at < end; at++) {
                 bool is_right =
-                    i >= mid || (k < end && (is_reverse ? tg_jval_is_less(r, x[i].key, x[k].key, "<")
-                                                        : tg_jval_is_less(r, x[k].key, x[i].key, "<")));
+                    i >= mid ||
+                    (k < end && (is_reverse ? tg_jval_is_less(r, x[i].key, x[k].key, "<")
+                                            : tg_jval_is_less(r, x[k].key, x[i].key, "<")));
                 room[at] = is_right ? x[k++] : x[i++];
             }
         }
@@ -197,8 +197,8 @@ static tg_jval do_sort(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     tg_jval list = all_items(r, v), keys = tg_jlist_new(r, TG_J_LIST, 0);
     for (int32_t i = 0; !tg_jrun_is_failed(r) && i < list.u.list->n; i++)
-        tg_jlist_add(r, keys, sort_key(r, list.u.list->items[i], a->v[2],
-                                       tg_jval_is_true(r, a->v[1])));
+        tg_jlist_add(r, keys,
+                     sort_key(r, list.u.list->items[i], a->v[2], tg_jval_is_true(r, a->v[1])));
     return sort_by(r, list, keys, tg_jval_is_true(r, a->v[0]));
 }
 

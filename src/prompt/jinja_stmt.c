@@ -52,6 +52,7 @@ static tg_jnode *parse_body(tg_jparser *p, const char *const *ends)
 {
     tg_jnode *body = tg_jp_node(p, TG_JN_BODY, tg_jp_peek(p, 0)->pos);
     tg_jp_list kids = {0};
+    int32_t tag_pos = p->tag_pos;
     if (!tg_jp_enter(p)) return body;
     while (!tg_jp_is_failed(p) && !is_end(p, ends)) {
         const tg_jtok *t = tg_jp_peek(p, 0);
@@ -73,7 +74,7 @@ static tg_jnode *parse_body(tg_jparser *p, const char *const *ends)
         for (const char *const *end = ends; *end; end++)
             last = *end;
         if (tg_jp_peek(p, 0)->kind == TG_JT_EOF)
-            tg_jp_fail(p, TG_E_CORRUPT, body->pos,
+            tg_jp_fail(p, TG_E_CORRUPT, tag_pos,
                        "the block that begins here has no end; '{%% %s %%}' is missing", last);
         tg_jp_next(p); /* {% */
     }
@@ -363,23 +364,12 @@ static const struct {
     const char *name;
     parse_fn *parse; /* NULL: the reference has it, this engine does not */
 } statements[] = {
-    {"if", parse_if},
-    {"for", parse_for},
-    {"set", parse_set},
-    {"macro", parse_macro},
-    {"call", parse_call_block},
-    {"filter", parse_filter_block},
-    {"with", parse_with},
-    {"block", parse_block},
-    {"generation", parse_generation},
-    {"print", parse_print},
-    {"break", parse_jump},
-    {"continue", parse_jump},
-    {"extends", NULL},
-    {"include", NULL},
-    {"import", NULL},
-    {"from", NULL},
-    {"autoescape", NULL},
+    {"if", parse_if},       {"for", parse_for},         {"set", parse_set},
+    {"macro", parse_macro}, {"call", parse_call_block}, {"filter", parse_filter_block},
+    {"with", parse_with},   {"block", parse_block},     {"generation", parse_generation},
+    {"print", parse_print}, {"break", parse_jump},      {"continue", parse_jump},
+    {"extends", NULL},      {"include", NULL},          {"import", NULL},
+    {"from", NULL},         {"autoescape", NULL},
 };
 
 static tg_jnode *parse_statement(tg_jparser *p)
@@ -392,7 +382,13 @@ static tg_jnode *parse_statement(tg_jparser *p)
     int len = (int)TG_MIN(t->text.len, 60u);
     for (size_t i = 0; i < TG_COUNT(statements); i++) {
         if (!tg_str_is(t->text, statements[i].name)) continue;
-        if (statements[i].parse) return statements[i].parse(p);
+        if (statements[i].parse) {
+            int32_t outer = p->tag_pos;
+            p->tag_pos = t->pos;
+            tg_jnode *n = statements[i].parse(p);
+            p->tag_pos = outer;
+            return n;
+        }
         tg_jp_fail(p, TG_E_UNSUPPORTED, t->pos, "the tag '%.*s' is not built in this engine", len,
                    t->text.ptr);
         return &p->dummy;

@@ -35,18 +35,20 @@ bool tg_jchar_is_printable(int32_t c)
 static int fold(int32_t c, int32_t out[4])
 {
     int last_bound_class = 0;
-    utf8proc_ssize_t n =
-        utf8proc_decompose_char(c, out, 4, UTF8PROC_CASEFOLD, &last_bound_class);
+    utf8proc_ssize_t n = utf8proc_decompose_char(c, out, 4, UTF8PROC_CASEFOLD, &last_bound_class);
     if (n >= 1 && n <= 4) return (int)n;
     out[0] = c;
     return 1;
 }
 
+/* utf8proc raises it to one letter, U+1E9E; Unicode's full mapping, and Python, to "SS". */
+enum { SHARP_S = 0xdf };
+
 static void add_upper(tg_buf *b, int32_t c)
 {
     int32_t upper = utf8proc_toupper(c), letters[4];
     utf8proc_category_t kind = utf8proc_category(upper);
-    if (kind == UTF8PROC_CATEGORY_LL || kind == UTF8PROC_CATEGORY_LT) {
+    if (c == SHARP_S || kind == UTF8PROC_CATEGORY_LL || kind == UTF8PROC_CATEGORY_LT) {
         int n = fold(c, letters);
         for (int i = 0; i < n && n > 1; i++)
             tg_buf_add_utf8(b, utf8proc_toupper(letters[i]));
@@ -58,7 +60,8 @@ static void add_upper(tg_buf *b, int32_t c)
 static void add_title(tg_buf *b, int32_t c)
 {
     int32_t title = utf8proc_totitle(c), letters[4];
-    int n = title == c && utf8proc_category(c) == UTF8PROC_CATEGORY_LL ? fold(c, letters) : 1;
+    bool is_alone = title == c && utf8proc_category(c) == UTF8PROC_CATEGORY_LL;
+    int n = is_alone || c == SHARP_S ? fold(c, letters) : 1;
     if (n == 1) {
         tg_buf_add_utf8(b, title);
         return;
@@ -112,9 +115,17 @@ void tg_jcase_add(tg_buf *b, tg_str s, tg_jcase how)
     bool is_inside = false; /* the letter before was cased: title case lowers this one */
     for (size_t i = 0; i < s.len;) {
         int32_t c;
+        bool is_lower = how == TG_JCASE_LOWER || (how == TG_JCASE_TITLE && is_inside);
+        char ascii = s.ptr[i];
+        if ((unsigned char)ascii < 0x80) {
+            bool is_letter = (ascii | 32) >= 'a' && (ascii | 32) <= 'z';
+            tg_buf_add_byte(b, (char)(!is_letter ? ascii : is_lower ? ascii | 32 : ascii & ~32));
+            is_inside = is_letter;
+            i++;
+            continue;
+        }
         int n = tg_utf8_decode(s.ptr + i, s.len - i, &c);
         if (n == 0) break; /* strings are valid UTF-8 */
-        bool is_lower = how == TG_JCASE_LOWER || (how == TG_JCASE_TITLE && is_inside);
         if (is_lower && c == 0x3a3)
             tg_buf_add_utf8(b, is_final_sigma(s, i) ? 0x3c2 : 0x3c3);
         else if (is_lower && c == 0x130)
@@ -133,7 +144,7 @@ void tg_jcase_add(tg_buf *b, tg_str s, tg_jcase how)
 tg_jval tg_jstr_map_case(tg_jrun *r, tg_jval s, tg_jcase how)
 {
     tg_buf b = {0};
-    if (!tg_jrun_pay(r, s.len / 8)) return s;
+    if (!tg_jrun_pay(r, s.is_ascii ? s.len / 8 : s.len)) return s;
     tg_jcase_add(&b, tg_jval_str(s), how);
     tg_jval v = tg_jstr_take(r, &b);
     v.is_markup = s.is_markup;
@@ -146,7 +157,7 @@ tg_jval tg_jstr_capitalize(tg_jrun *r, tg_jval s)
     tg_buf b = {0};
     int32_t c;
     int n = tg_utf8_decode(s.u.s, s.len, &c);
-    if (n == 0 || !tg_jrun_pay(r, s.len / 8)) return s;
+    if (n == 0 || !tg_jrun_pay(r, s.is_ascii ? s.len / 8 : s.len)) return s;
     add_title(&b, c);
     /* Lowered as part of the whole: a final sigma sees the first letter. */
     tg_buf all = {0};
@@ -164,13 +175,14 @@ tg_jval tg_jstr_capitalize(tg_jrun *r, tg_jval s)
 bool tg_jstr_is_cased_as(tg_jrun *r, tg_jval s, tg_jcase how)
 {
     bool has_any = false;
-    tg_jrun_pay(r, s.len / 8);
+    tg_jrun_pay(r, s.len / 4);
     for (uint32_t i = 0; i < s.len;) {
         int32_t c = 0;
         int n = tg_utf8_decode(s.u.s + i, s.len - i, &c);
         utf8proc_category_t k = utf8proc_category(c);
         bool is_upper = k == UTF8PROC_CATEGORY_LU, is_lower = k == UTF8PROC_CATEGORY_LL;
-        if (k == UTF8PROC_CATEGORY_LT || (how == TG_JCASE_LOWER ? is_upper : is_lower)) return false;
+        if (k == UTF8PROC_CATEGORY_LT || (how == TG_JCASE_LOWER ? is_upper : is_lower))
+            return false;
         has_any |= is_upper || is_lower;
         i += (uint32_t)TG_MAX(n, 1);
     }

@@ -414,7 +414,8 @@ bool tg_jval_is_equal(tg_jrun *r, tg_jval a, tg_jval b)
                a.u.method->self.u.ptr == b.u.method->self.u.ptr;
     case TG_J_VIEW:
         if (a.u.view->dict == b.u.view->dict && a.u.view->what == b.u.view->what) return true;
-        tg_jrun_fail(r, TG_E_UNSUPPORTED, "comparing views of dictionaries is not built; use |list");
+        tg_jrun_fail(r, TG_E_UNSUPPORTED,
+                     "comparing views of dictionaries is not built; use |list");
         return false;
     default: return a.u.ptr == b.u.ptr;
     }
@@ -450,8 +451,8 @@ bool tg_jval_is_less(tg_jrun *r, tg_jval a, tg_jval b, const char *op)
     }
     if (a.kind == TG_J_UNDEFINED || b.kind == TG_J_UNDEFINED)
         tg_jrun_raise_undefined(r, a.kind == TG_J_UNDEFINED ? a : b);
-    tg_jrun_raise(r, "'%s' not supported between instances of '%s' and '%s'", op,
-                  tg_jkind_name(a), tg_jkind_name(b));
+    tg_jrun_raise(r, "'%s' not supported between instances of '%s' and '%s'", op, tg_jkind_name(a),
+                  tg_jkind_name(b));
     return false;
 }
 
@@ -715,7 +716,7 @@ void tg_jval_print_repr(tg_jrun *r, tg_buf *b, tg_jval v)
     case TG_J_FLOAT: tg_jfloat_print(b, v.u.f); break;
     case TG_J_RANGE: print_range(b, v.u.range); break;
     case TG_J_STR:
-        tg_jrun_pay(r, v.len / 16);
+        tg_jrun_pay(r, v.len / 4);
         if (v.is_markup) tg_buf_add_cstr(b, "Markup(");
         print_str_repr(b, tg_jval_str(v));
         if (v.is_markup) tg_buf_add_byte(b, ')');
