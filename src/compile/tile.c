@@ -66,7 +66,7 @@ static void add_fifth_bits(uint8_t *q, const uint8_t *bits)
         q[e] = (uint8_t)(q[e] | (bits[e >> 3] >> (e & 7) & 1) << 4);
 }
 
-static int n_groups(int64_t at, int64_t n_cols)
+static size_t n_groups(int64_t at, int64_t n_cols)
 {
     return at + 32 < n_cols ? 2 : 1;
 }
@@ -74,7 +74,7 @@ static int n_groups(int64_t at, int64_t n_cols)
 static void read_q4_0(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     src += at / 32 * 18;
-    for (int g = 0; g < n_groups(at, n_cols); g++, src += 18) {
+    for (size_t g = 0; g < n_groups(at, n_cols); g++, src += 18) {
         p->d[g] = get_u16(src);
         split_nibbles(p->q + 32 * g, src + 2);
     }
@@ -83,7 +83,7 @@ static void read_q4_0(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 static void read_q4_1(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     src += at / 32 * 20;
-    for (int g = 0; g < n_groups(at, n_cols); g++, src += 20) {
+    for (size_t g = 0; g < n_groups(at, n_cols); g++, src += 20) {
         p->d[g] = get_u16(src);
         p->m[g] = get_u16(src + 2);
         split_nibbles(p->q + 32 * g, src + 4);
@@ -93,7 +93,7 @@ static void read_q4_1(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 static void read_q5_0(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     src += at / 32 * 22;
-    for (int g = 0; g < n_groups(at, n_cols); g++, src += 22) {
+    for (size_t g = 0; g < n_groups(at, n_cols); g++, src += 22) {
         p->d[g] = get_u16(src);
         split_nibbles(p->q + 32 * g, src + 6);
         add_fifth_bits(p->q + 32 * g, src + 2);
@@ -103,7 +103,7 @@ static void read_q5_0(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 static void read_q5_1(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     src += at / 32 * 24;
-    for (int g = 0; g < n_groups(at, n_cols); g++, src += 24) {
+    for (size_t g = 0; g < n_groups(at, n_cols); g++, src += 24) {
         p->d[g] = get_u16(src);
         p->m[g] = get_u16(src + 2);
         split_nibbles(p->q + 32 * g, src + 8);
@@ -115,9 +115,9 @@ static void read_q5_1(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 static void read_q8_0(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     src += at / 32 * 34;
-    for (int g = 0; g < n_groups(at, n_cols); g++, src += 34) {
+    for (size_t g = 0; g < n_groups(at, n_cols); g++, src += 34) {
         p->d[g] = get_u16(src);
-        for (int j = 0; j < 32; j++)
+        for (size_t j = 0; j < 32; j++)
             p->q[32 * g + j] = src[2 + j] ^ 0x80;
     }
 }
@@ -143,7 +143,7 @@ static void look_up_nibbles(uint8_t *q, const uint8_t *src, const uint8_t *codes
 static void read_iq4_nl(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     src += at / 32 * 18;
-    for (int g = 0; g < n_groups(at, n_cols); g++, src += 18) {
+    for (size_t g = 0; g < n_groups(at, n_cols); g++, src += 18) {
         p->d[g] = get_u16(src);
         look_up_nibbles(p->q + 32 * g, src + 2, iq4_codes);
     }
@@ -152,7 +152,7 @@ static void read_iq4_nl(piece *p, const uint8_t *src, int64_t at, int64_t n_cols
 static void read_mxfp4(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     src += at / 32 * 17;
-    for (int g = 0; g < n_groups(at, n_cols); g++, src += 17) {
+    for (size_t g = 0; g < n_groups(at, n_cols); g++, src += 17) {
         uint32_t e = src[0]; /* 2^(e - 128), because the levels are doubled; subnormal below 2 */
         p->scale[g] = tg_f32_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
         look_up_nibbles(p->q + 32 * g, src + 1, fp4_codes);
@@ -166,8 +166,8 @@ static void read_iq4_xs(piece *p, const uint8_t *src, int64_t at, int64_t n_cols
     (void)n_cols; /* blocks are whole */
     src += at / 256 * 136;
     float d = tg_f16_to_f32(get_u16(src));
-    for (int g = 0; g < 2; g++) {
-        int s = (int)(at % 256 / 32) + g;
+    for (size_t g = 0; g < 2; g++) {
+        size_t s = (size_t)(at % 256 / 32) + g;
         int low = src[4 + (s >> 1)] >> (4 * (s & 1)) & 15;
         int up = get_u16(src + 2) >> (2 * s) & 3;
         p->scale[g] = d * (float)((low | up << 4) - 32);
@@ -266,28 +266,28 @@ static void read_q6_k(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 /* ---- writers of planes; `q` are the 64 codes of one part, `lane` the row within the tile */
 
 /* Codes of four columns of one row lie side by side in an operand, so words are moved. */
-static uint32_t get_word(const uint8_t *q, int operand)
+static uint32_t get_word(const uint8_t *q, size_t operand)
 {
     uint32_t w;
     memcpy(&w, q + 4 * operand, 4);
     return w;
 }
 
-static void put_word(uint8_t *dst, int lane, uint32_t w)
+static void put_word(uint8_t *dst, size_t lane, uint32_t w)
 {
     memcpy(dst + 4 * lane, &w, 4);
 }
 
-static uint8_t *write_bytes(uint8_t *dst, int lane, const uint8_t *q)
+static uint8_t *write_bytes(uint8_t *dst, size_t lane, const uint8_t *q)
 {
-    for (int v = 0; v < 16; v++)
+    for (size_t v = 0; v < 16; v++)
         put_word(dst + 64 * v, lane, get_word(q, v));
     return dst + 1024;
 }
 
-static uint8_t *write_nibbles(uint8_t *dst, int lane, const uint8_t *q)
+static uint8_t *write_nibbles(uint8_t *dst, size_t lane, const uint8_t *q)
 {
-    for (int l = 0; l < 8; l++) {
+    for (size_t l = 0; l < 8; l++) {
         uint32_t low = get_word(q, 2 * l) & 0x0f0f0f0fu;
         uint32_t high = get_word(q, 2 * l + 1) & 0x0f0f0f0fu;
         put_word(dst + 64 * l, lane, low | high << 4);
@@ -296,11 +296,11 @@ static uint8_t *write_nibbles(uint8_t *dst, int lane, const uint8_t *q)
 }
 
 /* Bit 4 of every code: bit 4 lane + j of the operand's mask, which is half a byte of it. */
-static uint8_t *write_bits(uint8_t *dst, int lane, const uint8_t *q)
+static uint8_t *write_bits(uint8_t *dst, size_t lane, const uint8_t *q)
 {
-    for (int v = 0; v < 16; v++) {
+    for (size_t v = 0; v < 16; v++) {
         int half = 0;
-        for (int j = 0; j < 4; j++)
+        for (size_t j = 0; j < 4; j++)
             half |= (q[4 * v + j] >> 4 & 1) << j;
         dst[8 * v + (lane >> 1)] |= (uint8_t)(half << (4 * (lane & 1)));
     }
@@ -308,41 +308,41 @@ static uint8_t *write_bits(uint8_t *dst, int lane, const uint8_t *q)
 }
 
 /* Two bits of every code, from bit `from` on. */
-static uint8_t *write_pairs(uint8_t *dst, int lane, const uint8_t *q, int from)
+static uint8_t *write_pairs(uint8_t *dst, size_t lane, const uint8_t *q, int from)
 {
-    for (int line = 0; line < 4; line++) {
+    for (size_t line = 0; line < 4; line++) {
         uint32_t w = 0;
-        for (int t = 0; t < 4; t++)
+        for (size_t t = 0; t < 4; t++)
             w |= (get_word(q, 4 * line + t) >> from & 0x03030303u) << (2 * t);
         put_word(dst + 64 * line, lane, w);
     }
     return dst + 256;
 }
 
-static uint8_t *write_f16_pair(uint8_t *dst, int lane, const uint16_t v[2])
+static uint8_t *write_f16_pair(uint8_t *dst, size_t lane, const uint16_t v[2])
 {
     put_u16(dst + 2 * lane, v[0]);
     put_u16(dst + 32 + 2 * lane, v[1]);
     return dst + 64;
 }
 
-static uint8_t *write_scales(uint8_t *dst, int lane, const uint8_t *v, int n)
+static uint8_t *write_scales(uint8_t *dst, size_t lane, const uint8_t *v, size_t n)
 {
-    for (int i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         dst[16 * i + lane] = v[i];
     return dst + 16 * n;
 }
 
 /* A quantum of a K layout: d and dmin, then four parts. */
-static void write_k(tg_layout l, uint8_t *dst, int lane, const piece *p)
+static void write_k(tg_layout l, uint8_t *dst, size_t lane, const piece *p)
 {
     put_u16(dst + 2 * lane, p->d[0]);
     put_u16(dst + 32 + 2 * lane, p->m[0]);
     dst += 64;
-    for (int part = 0; part < 4; part++) {
+    for (size_t part = 0; part < 4; part++) {
         const uint8_t *q = p->q + 64 * part;
         bool has_sixteenths = l == TG_LAYOUT_Q6_K || l == TG_LAYOUT_Q2_K;
-        int n = has_sixteenths ? 4 : 2;
+        size_t n = has_sixteenths ? 4 : 2;
         if (l != TG_LAYOUT_Q2_K) dst = write_nibbles(dst, lane, q);
         if (l == TG_LAYOUT_Q5_K) dst = write_bits(dst, lane, q);
         if (has_sixteenths) dst = write_pairs(dst, lane, q, l == TG_LAYOUT_Q6_K ? 4 : 0);
@@ -352,7 +352,7 @@ static void write_k(tg_layout l, uint8_t *dst, int lane, const piece *p)
 }
 
 /* A quantum of an integer layout of 64 columns. */
-static void write_64(tg_layout l, uint8_t *dst, int lane, const piece *p)
+static void write_64(tg_layout l, uint8_t *dst, size_t lane, const piece *p)
 {
     bool is_wide = l == TG_LAYOUT_Q8_0 || l == TG_LAYOUT_Q8_F;
     dst = is_wide ? write_bytes(dst, lane, p->q) : write_nibbles(dst, lane, p->q);
@@ -461,7 +461,7 @@ static int unpack_columns(const tg_tensor *t, const uint8_t *src, int64_t at, in
 /* ---- float layouts */
 
 /* Each is one rounding to nearest even; false when a finite number became infinite. */
-static bool write_float(tg_layout l, uint8_t *quanta, int64_t col, int lane, float v)
+static bool write_float(tg_layout l, uint8_t *quanta, int64_t col, size_t lane, float v)
 {
     if (l == TG_LAYOUT_F32) {
         put_f32(quanta + 64 * col + 4 * lane, v);
@@ -478,7 +478,7 @@ static bool write_float(tg_layout l, uint8_t *quanta, int64_t col, int lane, flo
 }
 
 static tg_status pack_float_row(tg_layout l, const tg_tensor *t, const uint8_t *src, int64_t row,
-                                int lane, uint8_t *dst, tg_err *e)
+                                size_t lane, uint8_t *dst, tg_err *e)
 {
     float v[TG_MAX_BLOCK_ELEMS];
     for (int64_t at = 0; at < t->dims[1]; at += TG_MAX_BLOCK_ELEMS) {
@@ -532,22 +532,23 @@ static bool quantize_q4_0(uint8_t *q, uint16_t *d16, const float *x)
 static tg_status quantize_piece(piece *p, tg_layout l, const tg_tensor *t, const uint8_t *src,
                                 int64_t row, int64_t at, tg_err *e)
 {
-    for (int g = 0; g < n_groups(at, t->dims[1]); g++) {
+    for (size_t g = 0; g < n_groups(at, t->dims[1]); g++) {
         float v[32];
-        unpack_columns(t, src, at + 32 * g, 32, v);
+        int64_t first = at + (int64_t)(32 * g);
+        unpack_columns(t, src, first, 32, v);
         bool is_held = l == TG_LAYOUT_Q8_0 ? quantize_q8_0(p->q + 32 * g, &p->d[g], v)
                                            : quantize_q4_0(p->q + 32 * g, &p->d[g], v);
         if (is_held) continue;
         int worst = 0; /* what to name: a NaN, else the largest */
         for (int j = 0; j < 32; j++)
             if (isnan(v[j]) || fabsf(v[j]) > fabsf(v[worst])) worst = j;
-        return fail_value(t, l, row, at + 32 * g + worst, v[worst], e);
+        return fail_value(t, l, row, first + worst, v[worst], e);
     }
     return TG_OK;
 }
 
 static tg_status pack_integer_row(tg_layout l, const tg_tensor *t, const uint8_t *src, int64_t row,
-                                  int lane, uint8_t *dst, tg_err *e)
+                                  size_t lane, uint8_t *dst, tg_err *e)
 {
     const tg_layout_row *lay = &tg_layout_rows[l];
     for (int64_t at = 0; at < t->dims[1]; at += lay->quantum_cols, dst += lay->quantum_bytes) {
@@ -575,8 +576,8 @@ tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head
     size_t row_bytes = tg_dtype_row_bytes(t->dtype, t->dims[1]);
 
     memset(dst, 0, tg_layout_tile_bytes(l, t->dims[1]));
-    for (int lane = 0; lane < TG_TILE_ROWS; lane++) {
-        int64_t row = tile * TG_TILE_ROWS + lane;
+    for (size_t lane = 0; lane < TG_TILE_ROWS; lane++) {
+        int64_t row = tile * TG_TILE_ROWS + (int64_t)lane;
         if (row >= t->dims[0]) break;
         int64_t source = find_source_row(fix, head_dim, row);
         const uint8_t *src = (const uint8_t *)t->data + (size_t)source * row_bytes;

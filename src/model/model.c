@@ -47,18 +47,25 @@ static tg_status fail_arch(const tg_config *keys, tg_str name, tg_err *e)
     return s;
 }
 
+static bool is_arch(const tg_arch *arch, tg_checkpoint_kind kind, tg_str name)
+{
+    if (kind == TG_CHECKPOINT_GGUF) return tg_str_is(name, arch->gguf_arch);
+    for (size_t i = 0; i < TG_COUNT(arch->hf_types) && arch->hf_types[i]; i++)
+        if (tg_str_is(name, arch->hf_types[i])) return true;
+    return false;
+}
+
 static tg_status find_arch(const tg_arch **out, tg_config *keys, tg_err *e)
 {
-    bool gguf = tg_config_get_kind(keys) == TG_CHECKPOINT_GGUF;
+    tg_checkpoint_kind kind = tg_config_get_kind(keys);
+    const char *key = kind == TG_CHECKPOINT_GGUF ? "general.architecture" : "/model_type";
     tg_str name = {0};
-    TG_TRY(tg_config_get_str(keys, gguf ? "general.architecture" : "/model_type", &name, NULL, e));
+    TG_TRY(tg_config_get_str(keys, key, &name, NULL, e));
     for (size_t i = 0; i < TG_COUNT(archs); i++) {
+        if (!is_arch(archs[i], kind, name)) continue;
         *out = archs[i];
-        if (gguf && tg_str_is(name, archs[i]->gguf_arch)) return TG_OK;
-        for (size_t j = 0; !gguf && j < TG_COUNT(archs[i]->hf_types) && archs[i]->hf_types[j]; j++)
-            if (tg_str_is(name, archs[i]->hf_types[j])) return TG_OK;
+        return TG_OK;
     }
-    *out = NULL;
     return fail_arch(keys, name, e);
 }
 
@@ -216,7 +223,13 @@ typedef struct name_list {
 
 static void add_name(name_list *l, const char *name, size_t n)
 {
-    if (l->n < SHOWN) snprintf(l->shown[l->n], NAME_BYTES, "%.*s", (int)n, name);
+    if (l->n < SHOWN) { /* cut between characters where it is longer; the rest is zero already */
+        size_t most = NAME_BYTES - 1;
+        for (; n > most && most > 0 && ((uint8_t)name[most] & 0xc0) == 0x80; most--) {
+        }
+        n = TG_MIN(n, most);
+        memcpy(l->shown[l->n], name, n);
+    }
     l->n++;
 }
 
