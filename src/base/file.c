@@ -302,6 +302,7 @@ static tg_status remove_at(int parent, const char *name, const char *path, int d
         return tg_fail(e, TG_E_LIMIT, "%s: is nested deeper than %d folders; remove it by hand",
                        path, TREE_DEPTH);
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) return TG_OK; /* somebody else removed it just now */
     if (fd < 0) return fail_errno(e, path, "open the directory");
     TG_TRY(remove_entries(fd, path, depth, e));
     if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
@@ -350,13 +351,17 @@ tg_status tg_dir_list(tg_arena *a, const char *path, char ***names, int32_t *n_n
 
 tg_status tg_path_replace(const char *from, const char *to, tg_err *e)
 {
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0)
-        return tg_path_remove(from, e);
-    if (errno == ENOENT || errno == EINVAL || errno == ENOSYS) {
+    /* Two processes may put folders in the same place at once: what was absent for the exchange can
+     * be there for the rename, and then the exchange is tried again. */
+    for (int attempt = 0; attempt < 100; attempt++) {
+        if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0)
+            return tg_path_remove(from, e);
+        if (errno != ENOENT && errno != EINVAL && errno != ENOSYS) break;
         /* Nothing there yet; or a file system that cannot exchange, where a rename over an empty
          * place is the nearest thing. */
         if (errno != ENOENT) TG_TRY(tg_path_remove(to, e));
         if (rename(from, to) == 0) return TG_OK;
+        if (errno != EEXIST && errno != ENOTEMPTY && errno != EISDIR && errno != ENOTDIR) break;
     }
     return fail_errno(e, to, "put in place");
 }

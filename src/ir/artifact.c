@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * artifact.c - opening, verifying and writing artifact folders. docs/artifact.md describes them.
+ *
+ * A new artifact is built in <parent>/.<name>.tmp.<pid>.<n>/new. Beside "new" lies "lock", held by
+ * flock as long as the process lives, so that nothing but the lock says who is alive: process ids
+ * come again. Committing exchanges "new" with the target and removes the temporary folder with
+ * whatever is then in it. */
+#include "ir/artifact.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { HEX_BYTES = 33, JSON_LIMIT = 16 << 20, MAX_ATTEMPTS = 1000 };
+
+/* The files beside artifact.json. Weights are hashed only by verification. */
+enum { FILE_PROGRAM, FILE_WEIGHTS, FILE_TOKENIZER, FILE_TEMPLATE, FILE_DEFAULTS, N_FILES };
+
+static const struct {
+    const char *name;
+    bool is_required, is_lazy;
+} files[N_FILES] = {
+    [FILE_PROGRAM] = {"program.bin", true, false},
+    [FILE_WEIGHTS] = {"weights.0.bin", true, true},
+    [FILE_TOKENIZER] = {"tokenizer.bin", false, false},
+    [FILE_TEMPLATE] = {"template.jinja", false, false},
+    [FILE_DEFAULTS] = {"defaults.json", false, false},
+};
+
+static int find_file(const char *name)
+{
+    for (int i = 0; i < N_FILES; i++)
+        if (strcmp(files[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* XXH3 with 128 bits as 32 hex digits, high half first. */
+static void hash_bytes(const void *bytes, size_t n, char out[HEX_BYTES])
+{
+    XXH128_hash_t h = XXH3_128bits(n ? bytes : "", n);
+    snprintf(out, HEX_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+}
+
+/* artifact.json without its "checksum", printed as it is written: what that checksum is of. */
+static tg_status hash_json(const json_t *json, char out[HEX_BYTES], tg_err *e)
+{
+    tg_buf text = {0};
+    tg_status s = tg_json_print(&text, json, 2, e);
+    if (s == TG_OK) hash_bytes(text.ptr, text.len, out);
+    tg_buf_deinit(&text);
+    return s;
+}
+
+/* ---- opening */
+
+bool tg_artifact_is_at(const char *path)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool is = fstatat(fd, "artifact.json", &st, 0) == 0 && S_ISREG(st.st_mode);
+    close(fd);
+    return is;
+}
+
+static tg_status fail_damaged(tg_err *e, const char *what)
+{
+    return tg_fail(e, TG_E_CORRUPT, "%s; the artifact is damaged, export the model again", what);
+}
+
+/* The format first: everything else may be different in another version. */
+static tg_status check_json(json_t *json, tg_err *e)
+{
+    int64_t format = 0;
+    tg_str sum = {0};
+    bool is_there;
+    char want[HEX_BYTES], got[HEX_BYTES] = "";
+    if (!json_is_object(json)) return fail_damaged(e, "artifact.json is no JSON object");
+    TG_TRY(tg_json_get_i64(json, "format", &format, &is_there, "artifact.json", e));
+    if (!is_there) return fail_damaged(e, "artifact.json does not say its format");
+    if (format != TG_ARTIFACT_VERSION)
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "the artifact has format %" PRId64
+                       ", this program reads %d; export the model again",
+                       format, TG_ARTIFACT_VERSION);
+    TG_TRY(tg_json_get_str(json, "checksum", &sum, &is_there, "artifact.json", e));
+    if (is_there && sum.len == HEX_BYTES - 1) memcpy(got, sum.ptr, HEX_BYTES - 1);
+    json_object_del(json, "checksum");
+    TG_TRY(hash_json(json, want, e));
+    if (strcmp(want, got) != 0)
+        return fail_damaged(e, "artifact.json is not what the export wrote");
+    return TG_OK;
+}
+
+static tg_status load_json(tg_artifact *a, tg_err *e)
+{
+    tg_buf path = {0}, text = {0};
+    tg_path_join(&path, a->path, "artifact.json");
+    tg_status s = tg_buf_check(&path, e);
+    if (s == TG_OK && !tg_path_is_file(path.ptr))
+        s = tg_fail(e, TG_E_IO, "there is no artifact.json in it, so it is no artifact");
+    if (s == TG_OK) s = tg_file_load(&text, path.ptr, JSON_LIMIT, e);
+    if (s == TG_OK) s = tg_json_parse(&a->json, tg_buf_str(&text), "artifact.json", e);
+    if (s == TG_OK) s = check_json(a->json, e);
+    tg_buf_deinit(&text);
+    tg_buf_deinit(&path);
+    return s;
+}
+
+static tg_map *map_of(tg_artifact *a, int file)
+{
+    tg_map *const maps[N_FILES] = {
+        [FILE_PROGRAM] = &a->program_map,
+        [FILE_WEIGHTS] = &a->weights_map,
+        [FILE_TOKENIZER] = &a->tokenizer_map,
+        [FILE_TEMPLATE] = &a->template_map,
+    };
+    return maps[file];
+}
+
+/* What artifact.json says of a file; *hex is borrowed. */
+static tg_status get_entry(const json_t *json, int file, int64_t *n_bytes, tg_str *hex, tg_err *e)
+{
+    const json_t *entry = json_object_get(json_object_get(json, "files"), files[file].name);
+    bool has_bytes, has_hex;
+    TG_TRY(tg_json_get_i64(entry, "bytes", n_bytes, &has_bytes, files[file].name, e));
+    TG_TRY(tg_json_get_str(entry, "xxh3_128", hex, &has_hex, files[file].name, e));
+    if (has_bytes && has_hex) return TG_OK;
+    return tg_fail(e, TG_E_CORRUPT, "%s: artifact.json does not give its size and checksum",
+                   files[file].name);
+}
+
+static tg_status check_map(const json_t *json, int file, const tg_map *m, bool is_hashed, tg_err *e)
+{
+    int64_t n_bytes = -1;
+    tg_str hex = {0};
+    char got[HEX_BYTES];
+    TG_TRY(get_entry(json, file, &n_bytes, &hex, e));
+    if (n_bytes < 0 || (uint64_t)n_bytes != m->n_bytes)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s has %zu bytes where artifact.json says %" PRId64
+                       "; the artifact is damaged, export the model again",
+                       files[file].name, m->n_bytes, n_bytes);
+    if (!is_hashed) return TG_OK;
+    hash_bytes(m->data, m->n_bytes, got);
+    if (tg_str_is(hex, got)) return TG_OK;
+    return tg_fail(
+        e, TG_E_CORRUPT,
+        "%s has not the checksum that artifact.json says; the artifact is damaged, export "
+        "the model again",
+        files[file].name);
+}
+
+static tg_status open_file(tg_artifact *a, int file, tg_map *m, tg_err *e)
+{
+    tg_buf path = {0};
+    tg_path_join(&path, a->path, files[file].name);
+    tg_status s = tg_buf_check(&path, e);
+    if (s == TG_OK) s = tg_map_open(m, path.ptr, e);
+    if (s == TG_OK) s = check_map(a->json, file, m, !files[file].is_lazy, e);
+    tg_buf_deinit(&path);
+    return s;
+}
+
+static tg_status open_defaults(tg_artifact *a, bool is_there, tg_err *e)
+{
+    tg_map m = {0};
+    tg_status s = is_there ? open_file(a, FILE_DEFAULTS, &m, e) : TG_OK;
+    tg_str text = is_there ? (tg_str){(const char *)m.data, m.n_bytes} : TG_STR("{}");
+    if (s == TG_OK) s = tg_json_parse(&a->defaults, text, "defaults.json", e);
+    if (s == TG_OK && !json_is_object(a->defaults))
+        s = fail_damaged(e, "defaults.json is no JSON object");
+    tg_map_close(&m);
+    return s;
+}
+
+static tg_status open_files(tg_artifact *a, tg_err *e)
+{
+    json_t *table = json_object_get(a->json, "files"), *entry;
+    const char *name;
+    bool is_there[N_FILES] = {false};
+    if (!json_is_object(table)) return fail_damaged(e, "artifact.json lists no files");
+    json_object_foreach(table, name, entry)
+    {
+        int file = find_file(name);
+        if (file < 0 || !json_is_object(entry))
+            return fail_damaged(e, "artifact.json lists a file that this format does not have");
+        is_there[file] = true;
+    }
+    for (int i = 0; i < N_FILES; i++) {
+        if (files[i].is_required && !is_there[i])
+            return tg_fail(e, TG_E_CORRUPT, "artifact.json does not list %s", files[i].name);
+        if (is_there[i] && i != FILE_DEFAULTS) TG_TRY(open_file(a, i, map_of(a, i), e));
+    }
+    return open_defaults(a, is_there[FILE_DEFAULTS], e);
+}
+
+static tg_status open_program(tg_artifact *a, tg_err *e)
+{
+    const tg_map *m = &a->program_map;
+    if (!m->data) return fail_damaged(e, "program.bin is empty");
+    tg_status s = tg_program_open(&a->program, &a->arena, m->data, m->n_bytes, e);
+    if (s != TG_OK) tg_err_context(e, "program.bin");
+    if (s != TG_OK) return s;
+    if (a->program.weights_bytes == (int64_t)a->weights_map.n_bytes) return TG_OK;
+    return tg_fail(e, TG_E_CORRUPT, "weights.0.bin has %zu bytes, and the program is for %" PRId64,
+                   a->weights_map.n_bytes, a->program.weights_bytes);
+}
+
+tg_status tg_artifact_open(tg_artifact **out, const char *path, tg_err *e)
+{
+    *out = NULL;
+    tg_artifact *a = TG_NEW(tg_artifact);
+    char *copy = a ? tg_arena_copy_str(&a->arena, path, strlen(path)) : NULL;
+    if (!copy) {
+        tg_mem_free(a);
+        return tg_fail_nomem(e, sizeof *a, "an artifact");
+    }
+    a->path = copy;
+    tg_status s = load_json(a, e);
+    if (s == TG_OK) s = open_files(a, e);
+    if (s == TG_OK) s = open_program(a, e);
+    if (s == TG_OK) {
+        *out = a;
+        return TG_OK;
+    }
+    tg_err_context(e, "%s", path);
+    tg_artifact_close(a);
+    return s;
+}
+
+void tg_artifact_close(tg_artifact *a)
+{
+    if (!a) return;
+    json_decref(a->json);
+    json_decref(a->defaults);
+    tg_map_close(&a->program_map);
+    tg_map_close(&a->weights_map);
+    tg_map_close(&a->tokenizer_map);
+    tg_map_close(&a->template_map);
+    tg_arena_deinit(&a->arena);
+    tg_mem_free(a);
+}
+
+tg_status tg_artifact_verify(const tg_artifact *a, tg_err *e)
+{
+    /* Opening hashed the rest, but that may be long ago. */
+    const tg_map *const maps[] = {
+        [FILE_PROGRAM] = &a->program_map,
+        [FILE_WEIGHTS] = &a->weights_map,
+        [FILE_TOKENIZER] = &a->tokenizer_map,
+        [FILE_TEMPLATE] = &a->template_map,
+    };
+    for (size_t i = 0; i < TG_COUNT(maps); i++) {
+        if (!json_object_get(json_object_get(a->json, "files"), files[i].name)) continue;
+        tg_status s = check_map(a->json, (int)i, maps[i], true, e);
+        if (s != TG_OK) tg_err_context(e, "%s", a->path);
+        if (s != TG_OK) return s;
+    }
+    return TG_OK;
+}
+
+/* ---- writing */
+
+struct tg_artifact_writer {
+    tg_arena arena;
+    const char *target, *parent, *name; /* the place; "out/x", "out", "x" */
+    char *tmp, *new_dir;                /* the temporary folder, and the artifact in it */
+    int lock;                           /* -1: none */
+    tg_out *out;                        /* the file being streamed, or NULL */
+    int streamed;                       /* which it is */
+    struct {
+        bool is_written;
+        int64_t n_bytes;
+        char hex[HEX_BYTES];
+    } written[N_FILES];
+};
+
+/* Splits the target into folder and name; "." when it has no folder. */
+static tg_status set_target(tg_artifact_writer *w, const char *path, tg_err *e)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    char *target = tg_arena_copy_str(&w->arena, path, n);
+    if (!target) return tg_fail_nomem(e, n, "a path");
+    const char *name = tg_path_name(target);
+    if (name[0] == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return tg_fail(e, TG_E_ARGUMENT, "'%s' names no new folder for the artifact", path);
+    size_t head = (size_t)(name - target);
+    char *parent = head ? tg_arena_copy_str(&w->arena, target, head) : NULL;
+    if (head && !parent) return tg_fail_nomem(e, n, "a path");
+    w->target = target;
+    w->name = name;
+    w->parent = parent ? parent : ".";
+    return TG_OK;
+}
+
+static tg_status check_target(const tg_artifact_writer *w, bool is_forced, tg_err *e)
+{
+    if (!tg_path_exists(w->target)) return TG_OK;
+    if (!tg_artifact_is_at(w->target))
+        return tg_fail(e, TG_E_ARGUMENT,
+                       "%s exists and is no artifact; choose another folder, or remove it",
+                       w->target);
+    if (is_forced) return TG_OK;
+    return tg_fail(e, TG_E_ARGUMENT, "%s is an artifact already; --force replaces it", w->target);
+}
+
+/* Formats a path into the arena. */
+static char *make_path(tg_artifact_writer *w, const char *dir, const char *name)
+{
+    tg_buf b = {0};
+    tg_path_join(&b, dir, name);
+    char *path = b.is_failed ? NULL : tg_arena_copy_str(&w->arena, b.ptr, b.len);
+    tg_buf_deinit(&b);
+    return path;
+}
+
+/* Removes a temporary folder whose lock we hold: the lock goes last, and the folder with it. Another
+ * process may look at the same remains at this moment, so that the last step can fail and be done
+ * by the other. */
+static void remove_temporary(tg_artifact_writer *w, const char *tmp)
+{
+    tg_err e = {0};
+    char *built = make_path(w, tmp, "new");
+    if (built && tg_path_remove(built, &e) == TG_OK && tg_path_remove(tmp, &e) == TG_OK) return;
+    if (built && tg_path_exists(built)) tg_log_warn("%s: remains: %s", tmp, e.msg);
+}
+
+/* Is `name` one of this target's temporaries? */
+static bool is_temporary(const tg_artifact_writer *w, const char *name)
+{
+    size_t n = strlen(w->name);
+    return name[0] == '.' && strncmp(name + 1, w->name, n) == 0 &&
+           strncmp(name + 1 + n, ".tmp.", 5) == 0;
+}
+
+/* What dead processes left beside the target. A lock that can be taken has no living owner. */
+static tg_status remove_stale(tg_artifact_writer *w, tg_err *e)
+{
+    char **names;
+    int32_t n_names;
+    TG_TRY(tg_dir_list(&w->arena, w->parent, &names, &n_names, e));
+    for (int32_t i = 0; i < n_names; i++) {
+        if (!is_temporary(w, names[i])) continue;
+        char *tmp = make_path(w, w->parent, names[i]);
+        char *lock = tmp ? make_path(w, tmp, "lock") : NULL;
+        if (!lock) return tg_fail_nomem(e, 0, "a path");
+        int fd;
+        if (!tg_path_is_dir(tmp) || tg_lock_try(&fd, lock, NULL) != TG_OK) continue;
+        remove_temporary(w, tmp);
+        tg_lock_release(fd);
+    }
+    return TG_OK;
+}
+
+/* Do we hold the very file that lies there? Somebody who took our folder for remains, before we had
+ * the lock, may have removed it. */
+static bool is_same_file(int fd, const char *path)
+{
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino &&
+           a.st_dev == b.st_dev;
+}
+
+/* One attempt at a folder of our own; *is_ours false: the name is taken, or was taken from us. */
+static tg_status try_temporary(tg_artifact_writer *w, int n, bool *is_ours, tg_err *e)
+{
+    tg_buf name = {0};
+    tg_buf_printf(&name, ".%s.tmp.%d.%d", w->name, (int)getpid(), n);
+    char *tmp = name.is_failed ? NULL : make_path(w, w->parent, name.ptr);
+    char *lock = tmp ? make_path(w, tmp, "lock") : NULL;
+    char *new_dir = tmp ? make_path(w, tmp, "new") : NULL;
+    tg_buf_deinit(&name);
+    *is_ours = false;
+    if (!lock || !new_dir) return tg_fail_nomem(e, 0, "a path");
+    if (mkdir(tmp, 0777) != 0) {
+        if (errno == EEXIST) return TG_OK;
+        return tg_fail(e, TG_E_IO, "%s: cannot make the folder: %s", tmp, strerror(errno));
+    }
+    if (tg_lock_try(&w->lock, lock, NULL) != TG_OK) return TG_OK;
+    if (!is_same_file(w->lock, lock) || mkdir(new_dir, 0777) != 0) {
+        tg_lock_release(w->lock);
+        w->lock = -1;
+        return TG_OK;
+    }
+    w->tmp = tmp;
+    w->new_dir = new_dir;
+    *is_ours = true;
+    return TG_OK;
+}
+
+static tg_status make_temporary(tg_artifact_writer *w, tg_err *e)
+{
+    bool is_ours = false;
+    for (int n = 0; n < MAX_ATTEMPTS; n++) {
+        TG_TRY(try_temporary(w, n, &is_ours, e));
+        if (is_ours) return TG_OK;
+    }
+    return tg_fail(e, TG_E_IO, "%s: no temporary folder can be made beside it", w->target);
+}
+
+tg_status tg_artifact_writer_new(tg_artifact_writer **out, const char *path, bool is_forced,
+                                 tg_err *e)
+{
+    *out = NULL;
+    tg_artifact_writer *w = TG_NEW(tg_artifact_writer);
+    if (!w) return tg_fail_nomem(e, sizeof *w, "an artifact writer");
+    w->lock = -1;
+    tg_status s = set_target(w, path, e);
+    if (s == TG_OK) s = check_target(w, is_forced, e);
+    if (s == TG_OK) s = tg_dir_make(w->parent, e);
+    if (s == TG_OK) s = remove_stale(w, e);
+    if (s == TG_OK) s = make_temporary(w, e);
+    if (s == TG_OK)
+        *out = w;
+    else
+        tg_artifact_writer_free(w);
+    return s;
+}
+
+tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name, tg_out **out, tg_err *e)
+{
+    *out = NULL;
+    TG_ASSERT(!w->out); /* one file at a time */
+    int file = find_file(name);
+    if (file < 0 || w->written[file].is_written)
+        return tg_fail(e, TG_E_ARGUMENT, "an artifact has no file '%s', or has it already", name);
+    char *path = make_path(w, w->new_dir, name);
+    if (!path) return tg_fail_nomem(e, strlen(name), "a path");
+    TG_TRY(tg_out_open(&w->out, path, e));
+    w->streamed = file;
+    *out = w->out;
+    return TG_OK;
+}
+
+/* The stream went past us, so the file is hashed where it lies, still in the page cache. */
+tg_status tg_artifact_writer_end(tg_artifact_writer *w, tg_err *e)
+{
+    TG_ASSERT(w->out);
+    tg_out *o = w->out;
+    int file = w->streamed;
+    w->out = NULL;
+    TG_TRY(tg_out_close(o, e));
+    char *path = make_path(w, w->new_dir, files[file].name);
+    tg_map m;
+    if (!path) return tg_fail_nomem(e, 0, "a path");
+    TG_TRY(tg_map_open(&m, path, e));
+    hash_bytes(m.data, m.n_bytes, w->written[file].hex);
+    w->written[file].n_bytes = (int64_t)m.n_bytes;
+    w->written[file].is_written = true;
+    tg_map_close(&m);
+    return TG_OK;
+}
+
+tg_status tg_artifact_writer_add(tg_artifact_writer *w, const char *name, tg_str bytes, tg_err *e)
+{
+    tg_out *out;
+    TG_TRY(tg_artifact_writer_begin(w, name, &out, e));
+    TG_TRY(tg_out_write(out, bytes.ptr, bytes.len, e));
+    return tg_artifact_writer_end(w, e);
+}
+
+/* The caller's keys between "format" and "files", and the checksum of it all at the end. */
+static json_t *complete_json(const tg_artifact_writer *w, json_t *json)
+{
+    json_t *all = json_object(), *table = json_object();
+    int failed =
+        !all || !table || json_object_set_new(all, "format", json_integer(TG_ARTIFACT_VERSION));
+    failed = failed || json_object_update(all, json);
+    for (int i = 0; i < N_FILES && !failed; i++) {
+        if (!w->written[i].is_written) continue;
+        json_t *entry = json_pack("{s:I, s:s}", "bytes", (json_int_t)w->written[i].n_bytes,
+                                  "xxh3_128", w->written[i].hex);
+        failed = !entry || json_object_set_new(table, files[i].name, entry);
+    }
+    char hex[HEX_BYTES];
+    failed = failed || json_object_set(all, "files", table) || hash_json(all, hex, NULL) != TG_OK ||
+             json_object_set_new(all, "checksum", json_string(hex));
+    json_decref(table);
+    if (!failed) return all;
+    json_decref(all);
+    return NULL;
+}
+
+static tg_status write_json(const tg_artifact_writer *w, json_t *json, tg_err *e)
+{
+    json_t *all = complete_json(w, json);
+    if (!all) return tg_fail_nomem(e, 0, "artifact.json");
+    tg_buf text = {0}, path = {0};
+    tg_path_join(&path, w->new_dir, "artifact.json");
+    tg_status s = tg_json_print(&text, all, 2, e);
+    tg_buf_add_byte(&text, '\n');
+    if (s == TG_OK) s = tg_buf_check(&text, e);
+    if (s == TG_OK) s = tg_buf_check(&path, e);
+    if (s == TG_OK) s = tg_file_save(path.ptr, tg_buf_str(&text), e);
+    tg_buf_deinit(&text);
+    tg_buf_deinit(&path);
+    json_decref(all);
+    return s;
+}
+
+tg_status tg_artifact_writer_commit(tg_artifact_writer *w, json_t *json, tg_err *e)
+{
+    tg_artifact *a;
+    TG_ASSERT(!w->out);
+    TG_TRY(write_json(w, json, e));
+    /* What cannot be opened is not put in place. */
+    TG_TRY(tg_artifact_open(&a, w->new_dir, e));
+    tg_artifact_close(a);
+    /* Somebody may have been faster with the same artifact: then one replaces the other. */
+    TG_TRY(check_target(w, true, e));
+    return tg_path_replace(w->new_dir, w->target, e);
+}
+
+void tg_artifact_writer_free(tg_artifact_writer *w)
+{
+    if (!w) return;
+    tg_out_abandon(w->out);
+    if (w->tmp) remove_temporary(w, w->tmp);
+    tg_lock_release(w->lock);
+    tg_arena_deinit(&w->arena);
+    tg_mem_free(w);
+}
