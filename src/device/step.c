@@ -127,15 +127,16 @@ static bool is_quantized(const tg_step *s, int32_t role, int32_t layer)
 /* y = W x for the tiles [begin, end) of a matrix. */
 typedef struct product {
     int32_t role;
+    int32_t n_rows; /* of W that are wanted: the width of the result */
     const float *bias;
     float *y;
     int64_t y_stride;
     bool is_add;
 } product;
 
-static int64_t n_tiles_of(const tg_step *s, int32_t role, int32_t layer)
+static int64_t n_tiles_of(const product *p)
 {
-    return tg_div_up(get_weight(s, role, layer)->entry->rows, TG_TILE_ROWS);
+    return tg_div_up(p->n_rows, TG_TILE_ROWS);
 }
 
 static void multiply(tg_step *s, const input *in, const product *p, int32_t layer, int32_t thread,
@@ -144,7 +145,7 @@ static void multiply(tg_step *s, const input *in, const product *p, int32_t laye
     const tg_step_weight *w = get_weight(s, p->role, layer);
     if (begin >= end || in->n_rows == 0) return;
     int64_t first_row = begin * TG_TILE_ROWS;
-    int64_t n_rows = TG_MIN(end * TG_TILE_ROWS, w->entry->rows) - first_row;
+    int64_t n_rows = TG_MIN(end * TG_TILE_ROWS, p->n_rows) - first_row;
     tg_matmul m = {
         .w = w->data + begin * w->entry->tile_stride,
         .tile_stride = (size_t)w->entry->tile_stride,
@@ -205,10 +206,12 @@ static void run_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thr
     int32_t role = x->weights[TG_SLOT_W];
     norm n = {get_vector(s, x, TG_SLOT_NORM, layer), x->attrs.eps};
     input in = prepare(s, x->in[0], n, is_quantized(s, role, layer), thread);
-    product p = {.role = role, .bias = get_vector(s, x, TG_SLOT_BIAS, layer)};
+    product p = {.role = role,
+                 .n_rows = s->plan->values[x->out].width,
+                 .bias = get_vector(s, x, TG_SLOT_BIAS, layer)};
     int64_t begin, end;
     p.y = tg_step_value(s, x->out, &p.y_stride);
-    tg_step_share(s, thread, n_tiles_of(s, role, layer), &begin, &end);
+    tg_step_share(s, thread, n_tiles_of(&p), &begin, &end);
     multiply(s, &in, &p, layer, thread, begin, end);
 }
 
@@ -216,11 +219,14 @@ static void run_matmul_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t
 {
     int32_t role = x->weights[TG_SLOT_W];
     input in = prepare(s, x->in[1], (norm){0}, is_quantized(s, role, layer), thread);
-    product p = {.role = role, .bias = get_vector(s, x, TG_SLOT_BIAS, layer), .is_add = true};
+    product p = {.role = role,
+                 .n_rows = s->plan->values[x->out].width,
+                 .bias = get_vector(s, x, TG_SLOT_BIAS, layer),
+                 .is_add = true};
     int64_t begin, end, stride;
     p.y = tg_step_value(s, x->out, &p.y_stride);
     TG_ASSERT(p.y == tg_step_value(s, x->in[0], &stride)); /* the plan made it in place */
-    tg_step_share(s, thread, n_tiles_of(s, role, layer), &begin, &end);
+    tg_step_share(s, thread, n_tiles_of(&p), &begin, &end);
     multiply(s, &in, &p, layer, thread, begin, end);
 }
 
@@ -231,15 +237,16 @@ static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t
     bool needs_a8 = is_quantized(s, gate, layer) || is_quantized(s, up, layer);
     input in = prepare(s, x->in[0], n, needs_a8, thread);
     int32_t width = s->plan->values[x->out].width;
-    product g = {.role = gate, .bias = get_vector(s, x, TG_SLOT_GLU_GATE_BIAS, layer)};
-    product u = {.role = up, .bias = get_vector(s, x, TG_SLOT_GLU_UP_BIAS, layer)};
+    product g = {
+        .role = gate, .n_rows = width, .bias = get_vector(s, x, TG_SLOT_GLU_GATE_BIAS, layer)};
+    product u = {.role = up, .n_rows = width, .bias = get_vector(s, x, TG_SLOT_GLU_UP_BIAS, layer)};
     g.y = tg_step_value(s, x->out, &g.y_stride);
     u.y = s->shared.pair;
     u.y_stride = width;
 
     /* A thread's rows of gate and up are the same: what it multiplies it also combines. */
     int64_t begin, end;
-    tg_step_share(s, thread, n_tiles_of(s, gate, layer), &begin, &end);
+    tg_step_share(s, thread, n_tiles_of(&g), &begin, &end);
     multiply(s, &in, &g, layer, thread, begin, end);
     multiply(s, &in, &u, layer, thread, begin, end);
     int64_t at = begin * TG_TILE_ROWS, n_cols = TG_MIN(end * TG_TILE_ROWS, width) - at;
@@ -280,10 +287,10 @@ static void multiply_qkv(tg_step *s, const input *in, const product p[3], int32_
 {
     int64_t begin, end, before = 0, n_all = 0;
     for (int32_t i = 0; i < 3; i++)
-        n_all += n_tiles_of(s, p[i].role, layer);
+        n_all += n_tiles_of(&p[i]);
     tg_step_share(s, thread, n_all, &begin, &end);
     for (int32_t i = 0; i < 3; i++) {
-        int64_t n = n_tiles_of(s, p[i].role, layer);
+        int64_t n = n_tiles_of(&p[i]);
         multiply(s, in, &p[i], layer, thread, TG_MAX(begin - before, 0), TG_MIN(end - before, n));
         before += n;
     }
@@ -302,9 +309,11 @@ static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     product p[3];
     for (int32_t i = 0; i < 3; i++)
         p[i] = (product){.role = w[TG_SLOT_QKV_Q + i],
+                         .n_rows = (int32_t)kv_width,
                          .bias = get_vector(s, x, TG_SLOT_QKV_Q_BIAS + i, layer),
                          .y = s->shared.pair + (i == 2 ? kv_width : 0),
                          .y_stride = 2 * kv_width};
+    p[0].n_rows = s->plan->values[x->out].width;
     p[0].y = tg_step_value(s, x->out, &p[0].y_stride);
     multiply_qkv(s, &in, p, layer, thread);
     tg_team_barrier(s->team, thread); /* tiles do not end where heads do */

@@ -5,11 +5,12 @@
 
 #include <string.h>
 
-typedef enum state { WAITING, PROMPT, ANSWER, DONE } state;
+typedef enum state { NEW, WAITING, PROMPT, ANSWER, DONE } state;
 
 struct tg_task {
     tg_task *next; /* in the scheduler's list, oldest first */
-    tg_sched *sched;
+    const tg_program *program;
+    tg_sched *sched; /* NULL while NEW */
     state state;
     int32_t *tokens; /* [max_length] prompt, then answer */
     int32_t *stop_ids;
@@ -96,7 +97,7 @@ static tg_status check_prompt(const tg_program *p, const int32_t *tokens, int32_
 static tg_status fill_task(tg_task *t, const int32_t *tokens, int32_t n, const tg_task_options *o,
                            tg_err *e)
 {
-    const tg_program *p = t->sched->program;
+    const tg_program *p = t->program;
     size_t stop_bytes = (size_t)o->n_stop_ids * sizeof *tokens;
     t->tokens = TG_ARENA_ARRAY(&t->arena, int32_t, p->max_length);
     t->stop_ids = tg_arena_alloc(&t->arena, stop_bytes);
@@ -113,18 +114,18 @@ static tg_status fill_task(tg_task *t, const int32_t *tokens, int32_t n, const t
     return TG_OK;
 }
 
-tg_status tg_task_new(tg_task **out, tg_sched *s, const int32_t *tokens, int32_t n_tokens,
+tg_status tg_task_new(tg_task **out, const tg_program *p, const int32_t *tokens, int32_t n_tokens,
                       const tg_task_options *o, tg_err *e)
 {
     *out = NULL;
-    TG_TRY(check_prompt(s->program, tokens, n_tokens, e));
+    TG_TRY(check_prompt(p, tokens, n_tokens, e));
     TG_TRY(tg_sample_check(&o->sampling, e));
     if (o->max_tokens < 0)
         return tg_fail(e, TG_E_ARGUMENT, "max_tokens is %d; it must be 0 (no limit) or more",
                        o->max_tokens);
     tg_task *t = TG_NEW(tg_task);
     if (!t) return tg_fail_nomem(e, sizeof *t, "a request");
-    t->sched = s;
+    t->program = p;
     t->row = -1;
     t->options = *o;
     tg_status status = fill_task(t, tokens, n_tokens, o, e);
@@ -133,12 +134,19 @@ tg_status tg_task_new(tg_task **out, tg_sched *s, const int32_t *tokens, int32_t
         tg_mem_free(t);
         return status;
     }
+    *out = t;
+    return TG_OK;
+}
+
+void tg_sched_add(tg_sched *s, tg_task *t)
+{
+    TG_ASSERT(t->state == NEW);
     tg_task **end = &s->tasks;
     while (*end)
         end = &(*end)->next;
     *end = t;
-    *out = t;
-    return TG_OK;
+    t->sched = s;
+    t->state = WAITING;
 }
 
 static void leave_row(tg_task *t)
@@ -162,10 +170,10 @@ void tg_task_free(tg_task *t)
 {
     if (!t) return;
     leave_row(t);
-    tg_task **at = &t->sched->tasks;
-    while (*at != t)
+    tg_task **at = t->sched ? &t->sched->tasks : NULL;
+    while (at && *at != t)
         at = &(*at)->next;
-    *at = t->next;
+    if (at) *at = t->next;
     tg_arena_deinit(&t->arena);
     tg_mem_free(t);
 }
@@ -230,6 +238,15 @@ static void admit_waiting(tg_sched *s)
         if (t->is_cancelled) end_task(t, TG_TASK_CANCELLED, NULL);
         if (t->state == WAITING && !admit(s, t)) return;
     }
+}
+
+tg_status tg_sched_clear_row(tg_sched *s, tg_err *e)
+{
+    if (s->rows[0].task)
+        return tg_fail(e, TG_E_BUSY, "a request is running; wait until the engine is idle");
+    tg_kv_trim(tg_exec_kv(s->exec), 0, 0);
+    s->rows[0].n_cached = 0;
+    return TG_OK;
 }
 
 /* ---- steps */

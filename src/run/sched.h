@@ -48,12 +48,16 @@ typedef struct tg_task_options {
 TG_MUST_USE tg_status tg_sched_new(tg_sched **out, tg_exec *x, const tg_program *p, tg_err *e);
 void tg_sched_free(tg_sched *s); /* accepts NULL; after its tasks */
 
-/* Queues a prompt (copied). Refused: no tokens, an id outside the embedding, a prompt that leaves no room
- * for a token. */
-TG_MUST_USE tg_status tg_task_new(tg_task **out, tg_sched *s, const int32_t *tokens,
+/* A task that no scheduler has yet: needs no scheduler's thread. The prompt is copied. Refused: no tokens, an
+ * id outside the embedding, a prompt that leaves no room for a token. */
+TG_MUST_USE tg_status tg_task_new(tg_task **out, const tg_program *p, const int32_t *tokens,
                                   int32_t n_tokens, const tg_task_options *o, tg_err *e);
-void tg_task_free(tg_task *t); /* accepts NULL; ends it without a word if it is going */
-void tg_task_cancel(tg_task *t);
+/* Accepts NULL; takes the task out of its scheduler and ends it without a word if it is going. */
+void tg_task_free(tg_task *t);
+
+/* Queues a new task, behind the others. */
+void tg_sched_add(tg_sched *s, tg_task *t);
+void tg_task_cancel(tg_task *t); /* at the next step */
 
 typedef struct tg_task_stats {
     int32_t n_prompt, n_cached, n_answer;
@@ -64,6 +68,10 @@ typedef struct tg_task_stats {
 tg_task_stats tg_task_get_stats(const tg_task *t);
 /* Prompt and answer; borrowed until free. */
 const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *n_answer);
+
+/* Gives the caller row 0 of the executor for work of its own, empty: TG_E_BUSY while a task has it. What the
+ * row held is forgotten. */
+TG_MUST_USE tg_status tg_sched_clear_row(tg_sched *s, tg_err *e);
 
 /* One step. *is_idle when no task wants one. */
 TG_MUST_USE tg_status tg_sched_step(tg_sched *s, bool *is_idle, tg_err *e);
