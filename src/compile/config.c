@@ -55,7 +55,7 @@ static tg_status read_int(const json_t *object, const char *key, int32_t *out, i
     TG_TRY(tg_json_get_i64(object, key, &n, &is_present, file, e));
     if (!is_present) return TG_OK;
     /* 0 means "default" in the struct: a 0 that was written down must not become one. */
-    if (n <= INT32_MIN || n >= INT32_MAX || (n == 0 && shift == 0))
+    if (n <= INT32_MIN || n >= INT32_MAX || n + shift == 0)
         return tg_fail(e, TG_E_ARGUMENT, "%s: %s is %" PRId64 ", which is out of range", file, key,
                        n);
     *out = (int32_t)n + shift;
