@@ -4,7 +4,7 @@
  * Few (n_tokens x planes <= 8): a tile streams through registers once, every token's sums ride along.
  * It is bound by memory, so it reads one sequential stream and prefetches ahead.
  *
- * Many: the codes of 32 rows x SLAB columns are unpacked once into bytes in the first-level cache, with
+ * Many: the codes of 32 rows x SLAB columns are unpacked once into bytes, with
  * their scales as floats, and reused by a block of tokens, 6 at a time in registers (12 integer sums and
  * 12 chains; the minimum's chain runs over the slab on its own). Chains wait in the scratch between
  * slabs, so that their order is the contract's, whatever SLAB is.
@@ -21,7 +21,8 @@
 enum {
     OPERANDS = 8,        /* of 4 columns: one group */
     PREFETCH = 4096,     /* bytes ahead on the stream of weights */
-    SLAB_PARTS = 12,     /* 768 columns: codes of 32 rows are 24 kB of the 32 kB first-level cache */
+    SLAB_PARTS = 24,     /* 1536 columns: codes of 32 rows are 48 kB, streamed from the second level;
+                            768 (in the first level) is 4 % slower, for chains go through memory twice */
     SLAB_GROUPS = 2 * SLAB_PARTS,
     BLOCK_TOKENS = 72,   /* tokens that share an unpacked slab; a multiple of 6 and 4 */
     MAX_FEW = 8
@@ -161,19 +162,19 @@ typedef struct rows {
     const int32_t *sum[MAX_FEW], *half[MAX_FEW];
 } rows;
 
-static rows get_rows(const tg_a8 *x, int32_t token, int32_t n)
+/* Rows of `width` tokens from `token` on, of which n exist, at group `group`. */
+TG_INLINE void get_rows(rows *r, const tg_a8 *x, int32_t token, int32_t n, int width, int64_t group)
 {
-    rows r;
-    for (int32_t i = 0; i < MAX_FEW; i++) {
-        tg_a8 row = tg_a8_from(x, token + TG_MIN(i, n - 1));
-        r.hi[i] = row.hi;
-        r.lo[i] = row.lo;
-        r.scale[i] = row.scale;
-        r.ssum[i] = row.ssum;
-        r.sum[i] = row.sum;
-        r.half[i] = row.half;
+    int64_t groups = x->padded / TG_GROUP_COLS;
+    for (int32_t i = 0; i < width; i++) {
+        int64_t at = (token + TG_MIN(i, n - 1)) * groups + group;
+        r->hi[i] = x->hi + TG_GROUP_COLS * at;
+        r->lo[i] = x->lo ? x->lo + TG_GROUP_COLS * at : NULL;
+        r->scale[i] = x->scale + at;
+        r->ssum[i] = x->ssum + at;
+        r->sum[i] = x->sum + at;
+        r->half[i] = x->half + at;
     }
-    return r;
 }
 
 /* Exact sum of operands [first, last) of one token, both planes together, minus `zero` x code sum. Two
@@ -270,7 +271,8 @@ TG_INLINE void few_tile(tg_layout l, const uint8_t *tile, int64_t n_parts, const
 /* `n` is the instance's width, at least n_tokens. */
 TG_INLINE void few_tokens(const tg_matmul *m, tg_layout l, int n, bool is_wide)
 {
-    rows x = get_rows(m->a8, 0, m->n_tokens);
+    rows x;
+    get_rows(&x, m->a8, 0, m->n_tokens, n, 0);
     int64_t n_parts = tg_layout_padded_cols(l, m->n_cols) / TG_PART_COLS;
     for (int32_t tile = 0; tile < m->n_tiles; tile++) {
         __m512 acc[MAX_FEW];
@@ -322,8 +324,6 @@ typedef struct chains {
 typedef struct many_scratch {
     panel p;
     chains c[BLOCK_TOKENS];
-    /* -zero x code sum, of the group or of its sixteenths */
-    int32_t offset[2][BLOCK_TOKENS][SLAB_GROUPS];
 } many_scratch;
 
 _Static_assert(sizeof(many_scratch) <= TG_MATMUL_SCRATCH_BYTES, "the scratch of matmul is too small");
@@ -355,135 +355,142 @@ TG_INLINE void unpack_parts(tg_layout l, panel *to, int half, const uint8_t *til
 
 typedef void unpack_fn(panel *to, int half, const uint8_t *tile, int64_t from, int n);
 
-/* What one call of the inner loops needs: `width` tokens of a slab. */
+/* What one call of the inner loops needs: up to 6 tokens of a slab. */
 typedef struct work {
     const panel *p;
-    chains *c;                          /* of the first token */
-    const int32_t (*offset0)[SLAB_GROUPS], (*offset1)[SLAB_GROUPS];
-    rows x;                             /* moved to the slab's first column */
+    chains *c; /* of the first token */
+    rows x;    /* from the slab's first column on */
     int n_groups;
+    int zero;
 } work;
+
+/* Adds one plane of operands [first, last) of group g to the sums of both tiles. */
+TG_INLINE void add_plane(const work *k, int n, const int8_t *const *codes, int g, int first, int last,
+                         __m512i a0[6], __m512i a1[6])
+{
+    for (int v = first; v < last; v++) {
+        __m512i w0 = _mm512_load_si512(k->p->w[0][g][v]), w1 = _mm512_load_si512(k->p->w[1][g][v]);
+        for (int j = 0; j < n; j++) {
+            __m512i x = load_x(codes[j] + TG_GROUP_COLS * g + 4 * v);
+            a0[j] = _mm512_dpbusd_epi32(a0[j], w0, x);
+            a1[j] = _mm512_dpbusd_epi32(a1[j], w1, x);
+        }
+    }
+}
+
+/* The exact sums over operands [first, last) of group g, both planes, zero subtracted. */
+TG_INLINE void sum_group(const work *k, int n, bool is_wide, bool is_per16, int g, int first, int last,
+                         __m512i a0[6], __m512i a1[6])
+{
+    __m512i offset[6];
+    for (int j = 0; j < n; j++) {
+        int32_t sum = is_per16 ? k->x.half[j][g] : k->x.sum[j][g];
+        if (is_per16 && first) sum = k->x.sum[j][g] - sum;
+        offset[j] = _mm512_set1_epi32(k->zero * sum);
+        a0[j] = a1[j] = _mm512_setzero_si512();
+        if (!is_wide) a0[j] = a1[j] = _mm512_sub_epi32(a0[j], offset[j]);
+    }
+    add_plane(k, n, k->x.hi, g, first, last, a0, a1);
+    if (!is_wide) return;
+    for (int j = 0; j < n; j++) {
+        a0[j] = _mm512_sub_epi32(_mm512_slli_epi32(a0[j], 8), offset[j]);
+        a1[j] = _mm512_sub_epi32(_mm512_slli_epi32(a1[j], 8), offset[j]);
+    }
+    add_plane(k, n, k->x.lo, g, first, last, a0, a1);
+}
+
+TG_INLINE __m512 fmadd_int(__m512i i, __m512 ds, __m512 acc)
+{
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), ds, acc);
+}
 
 /* The chain of the scaled dots. */
 TG_INLINE void many_dots(const work *k, int n, bool is_wide)
 {
-    __m512 f[2][6];
-    for (int j = 0; j < n; j++)
-        for (int h = 0; h < 2; h++)
-            f[h][j] = _mm512_load_ps(k->c[j].acc[h]);
+    __m512 f0[6], f1[6];
+    chains *c = k->c;
+    for (int j = 0; j < n; j++) {
+        f0[j] = _mm512_load_ps(c[j].acc[0]);
+        f1[j] = _mm512_load_ps(c[j].acc[1]);
+    }
     for (int g = 0; g < k->n_groups; g++) {
-        __m512i a[2][6];
-        for (int j = 0; j < n; j++)
-            a[0][j] = a[1][j] = is_wide ? _mm512_setzero_si512()
-                                        : _mm512_set1_epi32(k->offset0[j][g]);
-        for (int v = 0; v < OPERANDS; v++) {
-            __m512i w0 = _mm512_load_si512(k->p->w[0][g][v]), w1 = _mm512_load_si512(k->p->w[1][g][v]);
-            for (int j = 0; j < n; j++) {
-                __m512i x = load_x(k->x.hi[j] + 32 * g + 4 * v);
-                a[0][j] = _mm512_dpbusd_epi32(a[0][j], w0, x);
-                a[1][j] = _mm512_dpbusd_epi32(a[1][j], w1, x);
-            }
-        }
-        for (int j = 0; j < n && is_wide; j++) {
-            __m512i offset = _mm512_set1_epi32(k->offset0[j][g]);
-            for (int h = 0; h < 2; h++)
-                a[h][j] = _mm512_add_epi32(_mm512_slli_epi32(a[h][j], 8), offset);
-        }
-        for (int v = 0; v < OPERANDS && is_wide; v++) {
-            __m512i w0 = _mm512_load_si512(k->p->w[0][g][v]), w1 = _mm512_load_si512(k->p->w[1][g][v]);
-            for (int j = 0; j < n; j++) {
-                __m512i x = load_x(k->x.lo[j] + 32 * g + 4 * v);
-                a[0][j] = _mm512_dpbusd_epi32(a[0][j], w0, x);
-                a[1][j] = _mm512_dpbusd_epi32(a[1][j], w1, x);
-            }
-        }
+        __m512i a0[6], a1[6];
+        sum_group(k, n, is_wide, false, g, 0, OPERANDS, a0, a1);
         __m512 d0 = _mm512_load_ps(k->p->d[g][0]), d1 = _mm512_load_ps(k->p->d[g][1]);
         for (int j = 0; j < n; j++) {
             __m512 s = _mm512_set1_ps(k->x.scale[j][g]);
-            f[0][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(a[0][j]), _mm512_mul_ps(d0, s), f[0][j]);
-            f[1][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(a[1][j]), _mm512_mul_ps(d1, s), f[1][j]);
+            f0[j] = fmadd_int(a0[j], _mm512_mul_ps(d0, s), f0[j]);
+            f1[j] = fmadd_int(a1[j], _mm512_mul_ps(d1, s), f1[j]);
         }
     }
-    for (int j = 0; j < n; j++)
-        for (int h = 0; h < 2; h++)
-            _mm512_store_ps(k->c[j].acc[h], f[h][j]);
+    for (int j = 0; j < n; j++) {
+        _mm512_store_ps(c[j].acc[0], f0[j]);
+        _mm512_store_ps(c[j].acc[1], f1[j]);
+    }
 }
 
-/* The sums of one sixteenth of both tiles for n tokens, zero subtracted. */
-TG_INLINE void sum_sixteenth(const work *k, int n, bool is_wide, int g, int s, __m512i a[2][4])
+/* A group's step where scales are per sixteenth: i0, the first sixteenth's scaled sum, in float. */
+TG_INLINE __m512 step16(__m512 i0, __m512i second, __m512 sc, __m512 ds, bool is_wide, __m512 acc)
 {
-    const int32_t(*offset)[SLAB_GROUPS] = s ? k->offset1 : k->offset0;
-    for (int plane = is_wide ? 0 : 1; plane < 2; plane++) {
-        for (int j = 0; j < n; j++)
-            for (int h = 0; h < 2; h++)
-                a[h][j] = plane && is_wide ? _mm512_slli_epi32(a[h][j], 8) : _mm512_setzero_si512();
-        for (int v = s * OPERANDS / 2; v < (s + 1) * OPERANDS / 2; v++) {
-            __m512i w0 = _mm512_load_si512(k->p->w[0][g][v]), w1 = _mm512_load_si512(k->p->w[1][g][v]);
-            for (int j = 0; j < n; j++) {
-                const int8_t *codes = is_wide && plane ? k->x.lo[j] : k->x.hi[j];
-                __m512i x = load_x(codes + 32 * g + 4 * v);
-                a[0][j] = _mm512_dpbusd_epi32(a[0][j], w0, x);
-                a[1][j] = _mm512_dpbusd_epi32(a[1][j], w1, x);
-            }
-        }
-    }
-    for (int j = 0; j < n; j++)
-        for (int h = 0; h < 2; h++)
-            a[h][j] = _mm512_add_epi32(a[h][j], _mm512_set1_epi32(offset[j][g]));
+    __m512 i1 = _mm512_cvtepi32_ps(second);
+    if (!is_wide) return _mm512_fmadd_ps(_mm512_fmadd_ps(i1, sc, i0), ds, acc);
+    return _mm512_fmadd_ps(_mm512_mul_ps(i1, sc), ds, _mm512_fmadd_ps(i0, ds, acc));
 }
 
-/* The same chain where scales are per sixteenth; 4 tokens, for the first sixteenth must wait. */
+/* The chain where scales are per sixteenth; 4 tokens, for the first sixteenth must wait. */
 TG_INLINE void many_dots16(const work *k, int n, bool is_wide)
 {
-    __m512 f[2][4], first[2][4];
-    for (int j = 0; j < n; j++)
-        for (int h = 0; h < 2; h++)
-            f[h][j] = _mm512_load_ps(k->c[j].acc[h]);
+    __m512 f0[6], f1[6], i0[6], i1[6];
+    chains *c = k->c;
+    for (int j = 0; j < n; j++) {
+        f0[j] = _mm512_load_ps(c[j].acc[0]);
+        f1[j] = _mm512_load_ps(c[j].acc[1]);
+    }
     for (int g = 0; g < k->n_groups; g++) {
-        __m512i a[2][4];
-        sum_sixteenth(k, n, is_wide, g, 0, a);
-        for (int h = 0; h < 2; h++)
-            for (int j = 0; j < n; j++)
-                first[h][j] = _mm512_mul_ps(_mm512_cvtepi32_ps(a[h][j]),
-                                            _mm512_load_ps(k->p->sc[g][h][0]));
-        sum_sixteenth(k, n, is_wide, g, 1, a);
-        for (int h = 0; h < 2; h++) {
-            __m512 d = _mm512_load_ps(k->p->d[g][h]), sc = _mm512_load_ps(k->p->sc[g][h][1]);
-            for (int j = 0; j < n; j++) {
-                __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(k->x.scale[j][g]));
-                __m512 i = _mm512_cvtepi32_ps(a[h][j]);
-                if (is_wide) {
-                    f[h][j] = _mm512_fmadd_ps(first[h][j], ds, f[h][j]);
-                    f[h][j] = _mm512_fmadd_ps(_mm512_mul_ps(i, sc), ds, f[h][j]);
-                } else {
-                    f[h][j] = _mm512_fmadd_ps(_mm512_fmadd_ps(i, sc, first[h][j]), ds, f[h][j]);
-                }
-            }
+        __m512i a0[6], a1[6];
+        sum_group(k, n, is_wide, true, g, 0, OPERANDS / 2, a0, a1);
+        __m512 sc0 = _mm512_load_ps(k->p->sc[g][0][0]), sc1 = _mm512_load_ps(k->p->sc[g][1][0]);
+        for (int j = 0; j < n; j++) {
+            i0[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(a0[j]), sc0);
+            i1[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(a1[j]), sc1);
+        }
+        sum_group(k, n, is_wide, true, g, OPERANDS / 2, OPERANDS, a0, a1);
+        sc0 = _mm512_load_ps(k->p->sc[g][0][1]);
+        sc1 = _mm512_load_ps(k->p->sc[g][1][1]);
+        __m512 d0 = _mm512_load_ps(k->p->d[g][0]), d1 = _mm512_load_ps(k->p->d[g][1]);
+        for (int j = 0; j < n; j++) {
+            __m512 s = _mm512_set1_ps(k->x.scale[j][g]);
+            f0[j] = step16(i0[j], a0[j], sc0, _mm512_mul_ps(d0, s), is_wide, f0[j]);
+            f1[j] = step16(i1[j], a1[j], sc1, _mm512_mul_ps(d1, s), is_wide, f1[j]);
         }
     }
-    for (int j = 0; j < n; j++)
-        for (int h = 0; h < 2; h++)
-            _mm512_store_ps(k->c[j].acc[h], f[h][j]);
+    for (int j = 0; j < n; j++) {
+        _mm512_store_ps(c[j].acc[0], f0[j]);
+        _mm512_store_ps(c[j].acc[1], f1[j]);
+    }
 }
 
 /* The chain of the minima. */
 TG_INLINE void many_mins(const work *k, int n)
 {
-    __m512 f[2][6];
-    for (int j = 0; j < n; j++)
-        for (int h = 0; h < 2; h++)
-            f[h][j] = _mm512_load_ps(k->c[j].min[h]);
+    __m512 f0[6], f1[6];
+    chains *c = k->c;
+    for (int j = 0; j < n; j++) {
+        f0[j] = _mm512_load_ps(c[j].min[0]);
+        f1[j] = _mm512_load_ps(c[j].min[1]);
+    }
     for (int g = 0; g < k->n_groups; g++) {
         __m512 m0 = _mm512_load_ps(k->p->m[g][0]), m1 = _mm512_load_ps(k->p->m[g][1]);
         for (int j = 0; j < n; j++) {
             __m512 s = _mm512_set1_ps(k->x.ssum[j][g]);
-            f[0][j] = _mm512_fmadd_ps(m0, s, f[0][j]);
-            f[1][j] = _mm512_fmadd_ps(m1, s, f[1][j]);
+            f0[j] = _mm512_fmadd_ps(m0, s, f0[j]);
+            f1[j] = _mm512_fmadd_ps(m1, s, f1[j]);
         }
     }
-    for (int j = 0; j < n; j++)
-        for (int h = 0; h < 2; h++)
-            _mm512_store_ps(k->c[j].min[h], f[h][j]);
+    for (int j = 0; j < n; j++) {
+        _mm512_store_ps(c[j].min[0], f0[j]);
+        _mm512_store_ps(c[j].min[1], f1[j]);
+    }
 }
 
 static void many_mins16(const work *k, int n)
@@ -525,39 +532,16 @@ static work_fn *const dot_instances[2][2][3] = {
 };
 static work_fn *const min_instances[3] = {mins_2, mins_4, mins_6};
 
-/* offset[s][t][g] for the groups of a slab. */
-static void fill_offsets(many_scratch *s, const tg_form *f, const tg_a8 *x, int32_t n_tokens,
-                         int64_t group, int n_groups)
-{
-    for (int32_t t = 0; t < n_tokens; t++) {
-        tg_a8 row = tg_a8_from(x, t);
-        for (int g = 0; g < n_groups; g++) {
-            int32_t first = f->is_per16 ? row.half[group + g] : row.sum[group + g];
-            s->offset[0][t][g] = -f->zero * first;
-            s->offset[1][t][g] = -f->zero * (row.sum[group + g] - first);
-        }
-    }
-}
-
 /* All tokens of a block over one unpacked slab. */
 static void multiply_slab(many_scratch *s, const tg_form *f, bool has_min, const tg_a8 *x,
                           int32_t n_tokens, int64_t group, int n_groups)
 {
     int32_t widest = f->is_per16 ? 4 : 6;
-    fill_offsets(s, f, x, n_tokens, group, n_groups);
+    work k = {.p = &s->p, .n_groups = n_groups, .zero = f->zero};
     for (int32_t t = 0; t < n_tokens; t += widest) {
         int32_t n = TG_MIN(n_tokens - t, widest), width = (n + 1) / 2 * 2;
-        work k = {.p = &s->p, .c = s->c + t, .n_groups = n_groups,
-                  .offset0 = (const int32_t(*)[SLAB_GROUPS])s->offset[0] + t,
-                  .offset1 = (const int32_t(*)[SLAB_GROUPS])s->offset[1] + t};
-        tg_a8 from = tg_a8_from(x, t);
-        from.hi += 32 * group;
-        if (from.lo) from.lo += 32 * group;
-        from.scale += group;
-        from.ssum += group;
-        from.sum += group;
-        from.half += group;
-        k.x = get_rows(&from, 0, n);
+        k.c = s->c + t;
+        get_rows(&k.x, x, t, n, 6, group);
         dot_instances[f->is_per16][x->lo != NULL][width / 2 - 1](&k);
         if (has_min && f->is_per16) many_mins16(&k, n);
         else if (has_min) min_instances[width / 2 - 1](&k);
