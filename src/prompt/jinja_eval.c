@@ -81,6 +81,7 @@ static bool reserve(tg_jrun *r, size_t n_bytes)
 
 static void align_bump(tg_jrun *r)
 {
+    if (!r->bump) return;
     size_t off = (BUMP_ALIGN - (uintptr_t)r->bump % BUMP_ALIGN) % BUMP_ALIGN;
     off = TG_MIN(off, r->n_bump);
     r->bump += off;
@@ -320,7 +321,7 @@ tg_jval tg_jrun_apply(tg_jrun *r, const tg_jfunc *f, const char *what, tg_jval s
     int n_taken = TG_MIN(raw->n_rest, n_params);
     for (int i = 0; i < n_taken; i++)
         a.v[i] = raw->rest[i];
-    a.rest += n_taken;
+    if (n_taken) a.rest += n_taken;
     a.n_rest = raw->n_rest - n_taken;
     if (a.n_rest > 0 && !is_open)
         return tg_jrun_raise(r, "the %s '%s' takes at most %d arguments, %d are given", what,

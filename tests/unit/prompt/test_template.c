@@ -34,6 +34,7 @@ static int compare(const char *name, const char *source, const json_t *context, 
     tg_err e;
     const json_t *text = json_object_get(want, "output");
     const char *error = json_string_value(json_object_get(want, "error"));
+    int64_t n_alive = tg_mem_n_alive();
     const char *got = render(&b, source, context, &e);
     bool is_right;
     if (text)
@@ -46,6 +47,7 @@ static int compare(const char *name, const char *source, const json_t *context, 
                 text ? "" : "an error: ", text ? json_string_value(text) : error,
                 got ? "" : "an error: ", got ? got : e.msg);
     tg_buf_deinit(&b);
+    assert_int_equal(tg_mem_n_alive(), n_alive);
     return is_right ? 0 : 1;
 }
 
@@ -242,6 +244,7 @@ static void raise_exception_gives_exactly_the_message_of_the_template(void **sta
     assert_null(render(&b, "text{{ raise_exception('Roles must alternate, ' ~ 2) }}", NULL, &e));
     assert_int_equal(e.status, TG_E_ARGUMENT);
     assert_string_equal(e.msg, "Roles must alternate, 2");
+    tg_buf_deinit(&b);
 }
 
 static void bytes_that_are_no_template_are_refused(void **state)
