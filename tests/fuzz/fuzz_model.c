@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From a checkpoint to packed weights: any GGUF file, and any config.json (an input that begins with a brace)
+ * beside a fixed weights file, either is refused with a message or can be compiled and packed. */
+#include "base/log.h"
+#include "compile/compile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char folder[64]; /* made with the first input, removed at exit */
+
+static void be_quiet(void *context, const char *line)
+{
+    (void)context;
+    (void)line;
+}
+
+static void remove_folder(void)
+{
+    (void)!tg_path_remove(folder, NULL);
+}
+
+static void save(const char *name, const void *bytes, size_t n)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) abort();
+}
+
+/* An embedding and a norm: enough for a folder to be read up to its weights. */
+static void save_weights(void)
+{
+    static const char json[] =
+        "{\"model.embed_tokens.weight\": {\"dtype\": \"F32\", \"shape\": [4, 8], "
+        "\"data_offsets\": [0, 128]}, \"model.norm.weight\": {\"dtype\": \"F32\", "
+        "\"shape\": [8], \"data_offsets\": [128, 160]}}";
+    uint8_t file[8 + sizeof json - 1 + 160] = {sizeof json - 1};
+    _Static_assert(sizeof json - 1 < 256, "the length is one byte");
+    memcpy(file + 8, json, sizeof json - 1);
+    save("model.safetensors", file, sizeof file);
+}
+
+static void begin(void)
+{
+    if (folder[0]) return;
+    strcpy(folder, "/tmp/tg-fuzz-XXXXXX");
+    if (!mkdtemp(folder)) abort();
+    atexit(remove_folder);
+    tg_log_set_sink(be_quiet, NULL);
+    save_weights();
+}
+
+/* Packs the first and the last piece of every matrix and all of every vector, as the table says. */
+static void pack(const tg_blueprint *b, const tg_program *p)
+{
+    int32_t head_dim = tg_blueprint_hparams(b)->head_dim;
+    for (int32_t i = 0; i < p->n_weights; i++) {
+        const tg_weight_entry *w = &p->weights[i];
+        if (w->role == TG_W_ROPE_0 || w->role == TG_W_ROPE_1) continue;
+        const tg_found_weight *f = tg_blueprint_find_weight(b, (tg_weight_role)w->role, w->layer);
+        size_t n = w->is_plain ? (size_t)w->rows * sizeof(float)
+                               : tg_layout_tile_bytes((tg_layout)w->layout, w->cols);
+        uint8_t *piece = tg_mem_new(n);
+        if (piece && w->is_plain)
+            tg_pack_vector(f->tensor, f->fix, head_dim, (float *)(void *)piece);
+        int64_t last = (w->rows - 1) / TG_TILE_ROWS;
+        for (int k = 0; piece && !w->is_plain && k < 2; k++)
+            (void)!tg_pack_tile((tg_layout)w->layout, f->tensor, f->fix, head_dim, k ? last : 0,
+                                piece, NULL);
+        tg_mem_free(piece);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char path[128];
+    bool is_config = size > 0 && data[0] == '{';
+    tg_err e = {0};
+    tg_checkpoint *c = NULL;
+    tg_blueprint *b = NULL;
+    tg_compiled compiled = {0};
+    begin();
+    save(is_config ? "config.json" : "model.gguf", data, size);
+    snprintf(path, sizeof path, "%s%s", folder, is_config ? "" : "/model.gguf");
+    tg_status s = tg_checkpoint_open(&c, path, &e);
+    if (s == TG_OK) s = tg_blueprint_open(&b, c, &e);
+    if (s == TG_OK) {
+        const tg_hparams *h = tg_blueprint_hparams(b);
+        tg_export_config config = {.max_length = TG_MIN(h->position_limit, 100),
+                                   .weights = (tg_weights_mode)(size % 6)};
+        s = tg_compile(&compiled, b, &config, NULL, NULL, &e);
+        if (s == TG_OK) pack(b, &compiled.program);
+        tg_compiled_deinit(&compiled);
+    }
+    if (s != TG_OK && e.msg[0] == 0) abort(); /* refused without a word */
+    tg_blueprint_free(b);
+    tg_checkpoint_close(c);
+    return 0;
+}
