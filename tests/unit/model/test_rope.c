@@ -6,6 +6,7 @@
  * in double rounded once; so frequencies may differ by 2 units, and the tables by what that does to an
  * angle. */
 #include "check.h"
+#include "format_files.h"
 #include "model/keys.h"
 
 #include <math.h>
@@ -200,6 +201,83 @@ static void wrong_rope_keys_are_refused_by_name(void **state)
     check_refused("{\"rope_theta\": 0}", TG_E_CORRUPT, WORDS("theta"));
 }
 
+/* ---- GGUF keys: what llama.cpp's converter writes for a config.json must give that config's table */
+
+static void put_kv_f32(tg_buf *b, const char *key, float v)
+{
+    put_key(b, key, KV_F32);
+    put(b, &v, 4);
+}
+
+/* The rope of a GGUF file of keys alone: `factor` 0 and `type` NULL leave those keys out. */
+static tg_rope_spec read_gguf_spec(const char *type, float factor, uint32_t original,
+                                   float attention_factor)
+{
+    tg_buf b = {0};
+    char dir[64];
+    tg_err e = {0};
+    tg_checkpoint *ck = NULL;
+    tg_config *c = NULL;
+    tg_arena a = {0};
+    tg_rope_spec spec;
+    tg_hparams *h = TG_NEW(tg_hparams);
+    h->head_dim = 64;
+    h->max_positions = 4096;
+    int n = 2 + (type != NULL) + (factor > 0) + (original > 0) + (attention_factor > 0);
+    put_header(&b, 3, 0, (uint64_t)n);
+    put_kv_str(&b, "general.architecture", "llama");
+    put_kv_f32(&b, "llama.rope.freq_base", 10000);
+    if (type) put_kv_str(&b, "llama.rope.scaling.type", type);
+    if (factor > 0)
+        put_kv_f32(&b, type ? "llama.rope.scaling.factor" : "llama.rope.scale_linear", factor);
+    if (original) put_kv_u32(&b, "llama.rope.scaling.original_context_length", original);
+    if (attention_factor > 0)
+        put_kv_f32(&b, "llama.rope.scaling.yarn_attn_factor", attention_factor);
+    put_padding(&b, 32);
+    strcpy(dir, make_folder());
+    if (tg_checkpoint_open(&ck, save_buf(dir, "keys.gguf", &b), &e) != TG_OK) fail_msg("%s", e.msg);
+    assert_int_equal(tg_config_new(&c, ck, &e), TG_OK);
+    if (tg_rope_read_gguf(&spec, h, c, ck, 10000, &a, &e) != TG_OK) fail_msg("%s", e.msg);
+    tg_config_free(c);
+    tg_checkpoint_close(ck);
+    tg_arena_deinit(&a);
+    tg_mem_free(h);
+    remove_folder(dir);
+    return spec;
+}
+
+static void check_same(tg_rope_spec gguf, const char *hf)
+{
+    tg_arena a = {0};
+    tg_rope_spec want = read_spec(hf, &a);
+    float freqs[32], want_freqs[32];
+    tg_rope_freqs(&gguf, 4096, freqs);
+    tg_rope_freqs(&want, 4096, want_freqs);
+    assert_memory_equal(freqs, want_freqs, sizeof freqs);
+    assert_true(fabs(gguf.attention_factor - want.attention_factor) < 1e-7);
+    tg_arena_deinit(&a);
+}
+
+#define HF(scaling)                                                                                \
+    "{\"head_dim\": 64, \"max_position_embeddings\": 4096, \"rope_parameters\": "                  \
+    "{\"rope_theta\": 10000.0" scaling "}}"
+
+static void gguf_keys_give_the_table_of_the_config_they_were_made_from(void **state)
+{
+    (void)state;
+    check_same(read_gguf_spec(NULL, 0, 0, 0), HF(""));
+    check_same(read_gguf_spec("none", 4, 0, 0), HF("")); /* ggml: never scaled */
+    check_same(read_gguf_spec("linear", 4, 0, 0), HF(", \"rope_type\": \"linear\", \"factor\": 4"));
+    check_same(read_gguf_spec(NULL, 4, 0, 0), /* the older key */
+               HF(", \"rope_type\": \"linear\", \"factor\": 4"));
+    check_same(read_gguf_spec("yarn", 4, 1024, 0),
+               HF(", \"rope_type\": \"yarn\", \"factor\": 4, "
+                  "\"original_max_position_embeddings\": 1024"));
+    check_same(read_gguf_spec("yarn", 4, 1024, 1),
+               HF(", \"rope_type\": \"yarn\", \"factor\": 4, \"attention_factor\": 1.0, "
+                  "\"original_max_position_embeddings\": 1024"));
+}
+
 static void an_explicit_attention_factor_of_one_wins(void **state)
 {
     (void)state;
@@ -239,6 +317,7 @@ int main(void)
         cmocka_unit_test(a_table_is_the_same_in_any_pieces),
         cmocka_unit_test(divisors_of_a_gguf_file_divide_the_frequencies),
         cmocka_unit_test(wrong_rope_keys_are_refused_by_name),
+        cmocka_unit_test(gguf_keys_give_the_table_of_the_config_they_were_made_from),
         cmocka_unit_test(an_explicit_attention_factor_of_one_wins),
         cmocka_unit_test(a_part_of_a_head_may_rotate),
     };
