@@ -165,7 +165,7 @@ static tg_jval do_truncate(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     tg_jval end = is_given(a->v[2]) ? a->v[2] : tg_jstr(TG_STR("..."));
     int64_t length = int_or(a->v[0], 255), leeway = int_or(a->v[3], 5);
-    if (v.kind == TG_J_UNDEFINED) return v;
+    if (v.kind != TG_J_STR && tg_jval_has_len(v) && tg_jval_len(r, v) <= length + leeway) return v;
     if (v.kind != TG_J_STR || end.kind != TG_J_STR)
         return tg_jrun_raise(r, "truncate needs strings, not '%s'", tg_jkind_name(v));
     int64_t n_end = tg_jstr_count(r, end), n = tg_jstr_count(r, v);

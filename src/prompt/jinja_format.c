@@ -309,8 +309,9 @@ tg_jval tg_jstr_percent(tg_jrun *r, tg_jval format, tg_jval value)
     }
     bool is_single = value.kind != TG_J_TUPLE;
     int32_t n = is_single ? 1 : value.u.list->n;
-    /* A mapping, or a list, may stay unused; one plain value may not. */
-    bool may_stay = value.kind == TG_J_DICT || value.kind == TG_J_LIST;
+    /* What has items may stay unused; one plain value may not. */
+    bool may_stay = value.kind == TG_J_DICT || value.kind == TG_J_LIST ||
+                    value.kind == TG_J_RANGE || value.kind == TG_J_UNDEFINED;
     if (x.n_used < n && !may_stay && !tg_jrun_is_failed(r))
         tg_jrun_raise(r, "not all arguments converted during string formatting");
     return tg_jstr_take(r, &b);

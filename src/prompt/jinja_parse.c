@@ -482,15 +482,16 @@ static tg_jnode *parse_postfix(tg_jparser *p, tg_jnode *n)
     return n;
 }
 
-/* The dotted name of a filter or test. Only the first part can be one of ours. */
+/* The dotted name of a filter or test; none of ours has a dot. */
 static tg_str parse_dotted(tg_jparser *p)
 {
-    const tg_jtok *t = tg_jp_peek(p, 0);
-    if (t->kind != TG_JT_NAME) tg_jp_fail_expected(p, "a name");
+    if (tg_jp_peek(p, 0)->kind != TG_JT_NAME) tg_jp_fail_expected(p, "a name");
     tg_str name = tg_jp_next(p)->text;
-    if (tg_jp_is_op(p, "."))
-        tg_jp_fail(p, TG_E_UNSUPPORTED, t->pos, "filters and tests with dotted names ('%.*s.') %s",
-                   (int)TG_MIN(name.len, 60u), name.ptr, "are not built");
+    while (tg_jp_skip_op(p, ".")) {
+        if (tg_jp_peek(p, 0)->kind != TG_JT_NAME) tg_jp_fail_expected(p, "a name");
+        tg_str part = tg_jp_next(p)->text;
+        if (!tg_jp_is_failed(p)) name.len = (size_t)(part.ptr + part.len - name.ptr);
+    }
     return name;
 }
 

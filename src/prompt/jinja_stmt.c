@@ -92,11 +92,22 @@ static tg_jnode *parse_block_body(tg_jparser *p, const char *const *ends)
     return parse_body(p, ends);
 }
 
-/* The same for a block with one end tag, which is consumed. */
+/* The same for a body with a scope of its own. Conditions around it do not excuse an unknown filter
+ * in it: in the reference it is a function, or compiled like one. */
+static tg_jnode *parse_scope_body(tg_jparser *p, const char *const *ends)
+{
+    int32_t n_soft = p->n_soft;
+    p->n_soft = 0;
+    tg_jnode *body = parse_block_body(p, ends);
+    p->n_soft = n_soft;
+    return body;
+}
+
+/* The same for a body with one end tag, which is consumed. */
 static tg_jnode *parse_whole_body(tg_jparser *p, const char *end)
 {
     const char *ends[] = {end, NULL};
-    tg_jnode *body = parse_block_body(p, ends);
+    tg_jnode *body = parse_scope_body(p, ends);
     tg_jp_next(p);
     return body;
 }
@@ -192,7 +203,7 @@ static tg_jnode *parse_for(tg_jparser *p)
     if (!n->kids) return n;
     n->n_kids = 2;
     p->n_loops++;
-    n->kids[0] = parse_block_body(p, ends);
+    n->kids[0] = parse_scope_body(p, ends);
     p->n_loops--;
     if (tg_jp_skip_name(p, "else"))
         n->kids[1] = parse_whole_body(p, "endfor");
