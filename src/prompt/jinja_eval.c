@@ -5,6 +5,10 @@
  * not. A name is looked up through the scopes where the code stands (not where it is called from),
  * then in the context, then among the global functions.
  *
+ * One corner differs: jinja2 decides at compile time where a name lives. A name of the context that
+ * an outer scope sets unconditionally, later in the source and without having read it before, is
+ * undefined in inner scopes until then; here it is still the context's.
+ *
  * Output goes to one buffer. What is captured (macros, set blocks) is the tail of that buffer since
  * a mark, moved into a value, so a failure never leaves a buffer behind. */
 #include "prompt/jinja.h"
