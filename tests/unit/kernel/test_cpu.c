@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tiers, the table, the rows of quantized activations, the floating-point mode. */
+#include "check.h"
+
+#include "kernel/kernel.h"
+
+#include <math.h>
+
+static void a_named_tier_is_chosen_and_an_unknown_one_refused(void **state)
+{
+    (void)state;
+    tg_cpu_tier t;
+    tg_err e = {0};
+    assert_int_equal(tg_cpu_choose(&t, "ref", &e), TG_OK);
+    assert_int_equal(t, TG_CPU_REF);
+    tg_cpu_tier best = tg_cpu_detect();
+    assert_int_equal(tg_cpu_choose(&t, tg_cpu_tier_name(best), &e), TG_OK);
+    assert_int_equal(t, best);
+    assert_int_equal(tg_cpu_choose(&t, "sse9", &e), TG_E_ARGUMENT);
+    assert_non_null(strstr(e.msg, "sse9"));
+    assert_non_null(strstr(e.msg, "ref"));
+}
+
+static void the_environment_lowers_the_tier(void **state)
+{
+    (void)state;
+    tg_cpu_tier t;
+    unsetenv("TG_CPU");
+    assert_int_equal(tg_cpu_choose(&t, NULL, NULL), TG_OK);
+    assert_int_equal(t, tg_cpu_detect());
+    setenv("TG_CPU", "ref", 1);
+    assert_int_equal(tg_cpu_choose(&t, NULL, NULL), TG_OK);
+    assert_int_equal(t, TG_CPU_REF);
+    tg_err e = {0};
+    setenv("TG_CPU", "fast", 1);
+    assert_int_equal(tg_cpu_choose(&t, NULL, &e), TG_E_ARGUMENT);
+    assert_non_null(strstr(e.msg, "TG_CPU"));
+    unsetenv("TG_CPU");
+}
+
+static void every_tier_fills_every_entry(void **state)
+{
+    (void)state;
+    for (int t = 0; t <= (int)tg_cpu_detect(); t++) {
+        tg_kernels k;
+        memset(&k, 0, sizeof k);
+        tg_kernels_fill(&k, (tg_cpu_tier)t);
+        void (*entry)(void);
+        for (size_t at = 0; at < sizeof k; at += sizeof entry) {
+            memcpy(&entry, (char *)&k + at, sizeof entry);
+            assert_true(entry != NULL);
+        }
+    }
+}
+
+static void rows_of_activations_do_not_overlap(void **state)
+{
+    (void)state;
+    for (int is_wide = 0; is_wide < 2; is_wide++) {
+        _Alignas(64) static char memory[1 << 16];
+        enum { TOKENS = 3, COLS = 300 };
+        size_t bytes = tg_a8_bytes(TOKENS, COLS, is_wide);
+        assert_true(bytes <= sizeof memory);
+        tg_a8 a;
+        tg_a8_place(&a, memory, TOKENS, COLS, is_wide);
+        assert_true(a.padded >= 512 && a.padded % 64 == 0); /* two K quanta */
+        assert_true((a.lo != NULL) == is_wide);
+        size_t codes = TOKENS * (size_t)a.padded, groups = codes / 32;
+        char *end = is_wide ? (char *)a.lo + codes : (char *)a.hi + codes;
+        assert_true((char *)a.scale >= end);
+        assert_true((char *)(a.half + groups) <= memory + bytes);
+        tg_a8 row = tg_a8_from(&a, 2);
+        assert_ptr_equal(row.hi, a.hi + 2 * a.padded);
+        assert_ptr_equal(row.scale, a.scale + 2 * a.padded / 32);
+        assert_ptr_equal(row.half, a.half + 2 * a.padded / 32);
+    }
+}
+
+static volatile float tiny = 0x1p-126f, third = 3.0f, one = 1.0f;
+
+static void a_step_keeps_denormals_and_rounds_to_nearest(void **state)
+{
+    (void)state;
+    float nearest = one / third;
+    uint32_t before = tg_fp_begin();
+    assert_true(tiny / 4 > 0);
+    tg_fp_restore(before ^ 0xe040); /* round to zero, flush to zero, denormals are zero */
+    assert_true(tiny / 4 == 0);
+    uint32_t hostile = tg_fp_begin();
+    assert_true(tiny / 4 > 0);
+    assert_true(one / third == nearest);
+    tg_fp_restore(hostile);
+    assert_true(tiny / 4 == 0);
+    tg_fp_restore(before);
+    assert_true(tiny / 4 > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_named_tier_is_chosen_and_an_unknown_one_refused),
+        cmocka_unit_test(the_environment_lowers_the_tier),
+        cmocka_unit_test(every_tier_fills_every_entry),
+        cmocka_unit_test(rows_of_activations_do_not_overlap),
+        cmocka_unit_test(a_step_keeps_denormals_and_rounds_to_nearest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
