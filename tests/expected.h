@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0
- * expected.h - what transformers computed on a tiny checkpoint: tests/tiny/NAME/expected{.json,.npy}. */
+/* SPDX-License-Identifier: Apache-2.0 expected.h - what transformers computed on a tiny checkpoint:
+ * tests/tiny/NAME/expected{.json,.npy}. */
 #ifndef TG_TESTS_EXPECTED_H
 #define TG_TESTS_EXPECTED_H
 
@@ -18,7 +18,8 @@ typedef struct expected {
     tg_map map;
 } expected;
 
-/* `which` is "expected", or "expected_long" where there is one. Tests run from the repository's root. */
+/* `which` is "expected", or "expected_long" where there is one. Tests run from the repository's
+ * root. */
 static inline void expected_open(expected *x, const char *variant, const char *which)
 {
     char path[256];
@@ -35,7 +36,8 @@ static inline void expected_open(expected *x, const char *variant, const char *w
     }
     json_decref(root);
 
-    /* NumPy's format 1.0: magic, version, 2 bytes of header length, a header that names the shape. */
+    /* NumPy's format 1.0: magic, version, 2 bytes of header length, a header that names the
+     * shape. */
     snprintf(path, sizeof path, "tests/tiny/%s/%s.npy", variant, which);
     if (tg_map_open(&x->map, path, &e) != TG_OK) fail_msg("%s", e.msg);
     const uint8_t *p = x->map.data;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * packed.h - reads one number of a packed matrix, naively, from the drawing in format/layout.h.
  *
- * For tests: every call finds its bits from scratch. Shares nothing with the packer or the kernels but
- * the names of the layouts. */
+ * For tests: every call finds its bits from scratch. Shares nothing with the packer or the kernels
+ * but the names of the layouts. */
 #ifndef TG_TESTS_PACKED_H
 #define TG_TESTS_PACKED_H
 
@@ -97,8 +97,8 @@ static inline float packed_get_256(tg_layout l, const uint8_t *p, int r, int c)
     }
 }
 
-/* Number (row, col) of a matrix whose tile i is at tiles + i * stride; also beyond its last row and column,
- * where padding lies. */
+/* Number (row, col) of a matrix whose tile i is at tiles + i * stride; also beyond its last row and
+ * column, where padding lies. */
 static inline float packed_get(tg_layout l, const uint8_t *tiles, size_t stride, int64_t row,
                                int64_t col)
 {

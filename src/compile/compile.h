@@ -15,8 +15,8 @@
 
 enum { TG_MAX_CONTEXT_BUCKETS = 16 };
 
-/* What packed form weights take. AUTO keeps a quantized tensor as it is and a float tensor in its own
- * type; the others convert float tensors (quantized ones stay). */
+/* What packed form weights take. AUTO keeps a quantized tensor as it is and a float tensor in its
+ * own type; the others convert float tensors (quantized ones stay). */
 typedef enum tg_weights_mode {
     TG_WEIGHTS_AUTO,
     TG_WEIGHTS_F32, /* everything to float32, quantized tensors too */
@@ -38,8 +38,9 @@ typedef struct tg_export_config {
     int32_t kv_type; /* tg_kv_type + 1; 0: f32 with TG_WEIGHTS_F32, else f16 */
 } tg_export_config;
 
-/* Reads {"batch": 1, "max_length": 4096, "context_buckets": [32, 128], "speculation": 4, "weights": "auto",
- * "activations": "int8", "kv": "f16"}; only keys present change *c. Unknown keys name the nearest known. */
+/* Reads {"batch": 1, "max_length": 4096, "context_buckets": [32, 128], "speculation": 4, "weights":
+ * "auto", "activations": "int8", "kv": "f16"}; only keys present change *c. Unknown keys name the
+ * nearest known. */
 TG_MUST_USE tg_status tg_export_config_read(tg_export_config *c, const json_t *object,
                                             const char *name, tg_err *e);
 /* Fills defaults and checks every rule (three-graph-decoder.md 1.3 as they apply here). */
@@ -52,8 +53,9 @@ typedef struct tg_compiled {
     tg_arena arena;
 } tg_compiled;
 
-/* All passes. `dump` may be NULL; otherwise the graph after pass `dump_pass` ("build", "fuse", "group", or
- * "plan" for all plans) is appended to it; an unknown pass name is an error that lists them. */
+/* All passes. `dump` may be NULL; otherwise the graph after pass `dump_pass` ("build", "fuse",
+ * "group", or "plan" for all plans) is appended to it; an unknown pass name is an error that lists
+ * them. */
 TG_MUST_USE tg_status tg_compile(tg_compiled *out, const tg_blueprint *b, const tg_export_config *c,
                                  const char *dump_pass, tg_buf *dump, tg_err *e);
 void tg_compiled_deinit(tg_compiled *c);
@@ -70,12 +72,13 @@ TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_blueprint *b, 
 /* The layout a tensor takes, and whether it can at all (TG_E_UNSUPPORTED names tensor and type). */
 TG_MUST_USE tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t,
                                             tg_weights_mode mode, bool is_vector, tg_err *e);
-/* Packs rows [16 tile, 16 tile + 16) of a matrix into dst (tg_layout_tile_bytes). Rows are read through
- * the fix (head_dim for the rotary ones). Values are kept exactly where the layout can hold them; float
- * tensors are rounded or quantized as the layout says. */
+/* Packs rows [16 tile, 16 tile + 16) of a matrix into dst (tg_layout_tile_bytes). Rows are read
+ * through the fix (head_dim for the rotary ones). Values are kept exactly where the layout can hold
+ * them; float tensors are rounded or quantized as the layout says. */
 TG_MUST_USE tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head_dim,
                                    int64_t tile, uint8_t *dst, tg_err *e);
-/* dst[0..n) = a norm or bias of n numbers, read through the fix; exact but for the addition of 1. */
+/* dst[0..n) = a norm or bias of n numbers, read through the fix; exact but for the addition of
+ * 1. */
 void tg_pack_vector(const tg_tensor *t, tg_fix fix, int32_t head_dim, float *dst);
 
 #endif

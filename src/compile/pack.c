@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * pack.c - the weight file: every entry of a program's weight table at its offset, front to back.
  *
- * The table says where everything lies (order of execution, gate and up interleaved); this file only
- * follows it. Entries are begun in order of offset, and of those begun the one whose next piece
- * comes first is written, so that interleaving needs no special case. Between pieces are zeros.
- * Memory is one piece: a tile, a vector, or some rows of a rotary table. */
+ * The table says where everything lies (order of execution, gate and up interleaved); this file
+ * only follows it. Entries are begun in order of offset, and of those begun the one whose next
+ * piece comes first is written, so that interleaving needs no special case. Between pieces are
+ * zeros. Memory is one piece: a tile, a vector, or some rows of a rotary table. */
 #include "compile/compile.h"
 
 #include <inttypes.h>
@@ -121,7 +121,8 @@ static bool is_done(const cursor *c)
     return c->next == c->n_pieces;
 }
 
-/* The cursor whose next piece lies first, among those begun, [*first, *last), and the next to begin. */
+/* The cursor whose next piece lies first, among those begun, [*first, *last), and the next to
+ * begin. */
 static cursor *find_next(const packer *k, int32_t *first, int32_t *last)
 {
     cursor *best = NULL;

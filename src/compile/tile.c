@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tile.c - sixteen rows of a checkpoint's matrix, woven into one tile of a packed layout.
  *
- * Two halves that meet in one struct. A *reader* turns a piece of a source row into the terms in which
- * a layout writes it: codes without sign, scales, minima. A *writer* weaves that piece into the tile
- * at its lane. So a source type needs a reader and no writer, and nothing is ever decoded to floats
- * and quantized again: what a file says is what the kernels see, to the bit.
+ * Two halves that meet in one struct. A *reader* turns a piece of a source row into the terms in
+ * which a layout writes it: codes without sign, scales, minima. A *writer* weaves that piece into
+ * the tile at its lane. So a source type needs a reader and no writer, and nothing is ever decoded
+ * to floats and quantized again: what a file says is what the kernels see, to the bit.
  *
  *   q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q4_k q5_k q6_k   the layout of the same name
  *   q3_k    r16_q6_k   d (s - 32) code is d sc (q - 32) with q = code + 32
@@ -66,6 +66,7 @@ static void add_fifth_bits(uint8_t *q, const uint8_t *bits)
         q[e] = (uint8_t)(q[e] | (bits[e >> 3] >> (e & 7) & 1) << 4);
 }
 
+/* Groups of a quantum of 64 that the row has: the second may be padding. */
 static size_t n_groups(int64_t at, int64_t n_cols)
 {
     return at + 32 < n_cols ? 2 : 1;
@@ -161,6 +162,7 @@ static void read_mxfp4(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 
 /* ---- readers: blocks of 256; iq4_xs has quanta of 64 inside one */
 
+/* 6-bit scales of 8 sub-blocks: nibbles in bytes 4..7, upper pairs in bytes 2..3. */
 static void read_iq4_xs(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     (void)n_cols; /* blocks are whole */
@@ -175,12 +177,14 @@ static void read_iq4_xs(piece *p, const uint8_t *src, int64_t at, int64_t n_cols
     }
 }
 
-/* 2-bit codes of a block: half h (128 elements), quarter j of it is bits 2j of bytes 32h..32h+31. */
+/* 2-bit codes of a block: half h (128 elements), quarter j of it is bits 2j of bytes
+ * 32h..32h+31. */
 static int get_pair(const uint8_t *src, int e)
 {
     return src[32 * (e >> 7) + (e & 31)] >> (2 * (e >> 5 & 3)) & 3;
 }
 
+/* Scales and minima of 16 sub-blocks are the nibbles of the first 16 bytes. */
 static void read_q2_k(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     (void)n_cols;
@@ -249,6 +253,7 @@ static void read_q5_k(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
     }
 }
 
+/* Low nibbles, then pairs, then 16 int8 scales: half h of the block, group j of 32 in it. */
 static void read_q6_k(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     (void)n_cols;
@@ -387,6 +392,7 @@ static const struct {
     [TG_DTYPE_MXFP4] = {read_mxfp4, TG_LAYOUT_Q8_F},
 };
 
+/* f64 is not among them: nobody publishes it, and rounding it would be a choice nobody made. */
 static bool is_float(tg_dtype t)
 {
     return t == TG_DTYPE_F32 || t == TG_DTYPE_F16 || t == TG_DTYPE_BF16;
@@ -427,8 +433,8 @@ tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t, tg_weights_m
 
 /* ---- reading rows as floats */
 
-/* The row of the file that holds the paper's row `row`. GGUF stores row i of the first half of a rotary
- * head at 2 i and row i of the second half at 2 i + 1. */
+/* The row of the file that holds the paper's row `row`. GGUF stores row i of the first half of a
+ * rotary head at 2 i and row i of the second half at 2 i + 1. */
 static int64_t find_source_row(tg_fix fix, int32_t head_dim, int64_t row)
 {
     if (fix != TG_FIX_UNPERMUTE_Q && fix != TG_FIX_UNPERMUTE_K) return row;
@@ -436,6 +442,7 @@ static int64_t find_source_row(tg_fix fix, int32_t head_dim, int64_t row)
     return head * head_dim + (i < half ? 2 * i : 2 * (i - half) + 1);
 }
 
+/* Row and column as the file has them. A silent infinity would poison every answer. */
 static tg_status fail_value(const tg_tensor *t, tg_layout l, int64_t row, int64_t col, float v,
                             tg_err *e)
 {
@@ -446,8 +453,8 @@ static tg_status fail_value(const tg_tensor *t, tg_layout l, int64_t row, int64_
                    tg_layout_rows[l].name);
 }
 
-/* Values of the row that starts at `src` from column `at` on; at most n, fewer at the row's end (the
- * rest is +0). Block types: at and n are multiples of the block. */
+/* Values of the row that starts at `src` from column `at` on; at most n, fewer at the row's end
+ * (the rest is +0). Block types: at and n are multiples of the block. */
 static int unpack_columns(const tg_tensor *t, const uint8_t *src, int64_t at, int n, float *v)
 {
     int64_t left = t->dims[1] - at;
@@ -490,8 +497,9 @@ static tg_status pack_float_row(tg_layout l, const tg_tensor *t, const uint8_t *
     return TG_OK;
 }
 
-/* ---- quantizing floats: ggml's quantize_row_q8_0_ref and quantize_row_q4_0_ref in float32. Where their
- * 1 / d overflows (d below 2^-128) the f16 scale is 0 anyway, and the codes are those of zero. */
+/* ---- quantizing floats: ggml's quantize_row_q8_0_ref and quantize_row_q4_0_ref in float32. Where
+ * their 1 / d overflows (d below 2^-128) the f16 scale is 0 anyway, and the codes are those of
+ * zero. */
 
 static bool quantize_q8_0(uint8_t *q, uint16_t *d16, const float *x)
 {
@@ -547,6 +555,7 @@ static tg_status quantize_piece(piece *p, tg_layout l, const tg_tensor *t, const
     return TG_OK;
 }
 
+/* Quantum by quantum, a fresh piece each: what a reader leaves alone is zero, which is padding. */
 static tg_status pack_integer_row(tg_layout l, const tg_tensor *t, const uint8_t *src, int64_t row,
                                   size_t lane, uint8_t *dst, tg_err *e)
 {

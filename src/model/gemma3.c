@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * gemma3.c - Gemma 3, the text model, alone or inside the multimodal one.
  *
- * Four norms a layer, norms over each head of q and k, embeddings scaled by sqrt(D), GeGLU, and two kinds
- * of layers: sliding ones with a rotary table of their own, and global ones.
+ * Four norms a layer, norms over each head of q and k, embeddings scaled by sqrt(D), GeGLU, and two
+ * kinds of layers: sliding ones with a rotary table of their own, and global ones.
  *
- * Truth: transformers' models/gemma3 and llama.cpp's gemma3. All norms multiply by 1 + w: safetensors hold
- * w, GGUF files hold 1 + w. GGUF does not permute q and k. */
+ * Truth: transformers' models/gemma3 and llama.cpp's gemma3. All norms multiply by 1 + w:
+ * safetensors hold w, GGUF files hold 1 + w. GGUF does not permute q and k. */
 #include "model/block.h"
 #include "model/keys.h"
 
@@ -54,11 +54,13 @@ static const tg_weight_rule rules[] = {
     {.role = TG_W_FFN_NORM, .hf = "model.layers.#.pre_feedforward_layernorm.weight",
      .gguf = "blk.#.ffn_norm.weight",
      .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
-    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_proj.weight", .gguf = "blk.#.ffn_gate.weight",
+    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_proj.weight",
+     .gguf = "blk.#.ffn_gate.weight",
      .rows = TG_SIZE_F, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
     {.role = TG_W_UP, .hf = "model.layers.#.mlp.up_proj.weight", .gguf = "blk.#.ffn_up.weight",
      .rows = TG_SIZE_F, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight", .gguf = "blk.#.ffn_down.weight",
+    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight",
+     .gguf = "blk.#.ffn_down.weight",
      .rows = TG_SIZE_D, .cols = TG_SIZE_F, .split = TG_SPLIT_COLS},
     {.role = TG_W_FFN_POST_NORM, .hf = "model.layers.#.post_feedforward_layernorm.weight",
      .gguf = "blk.#.post_ffw_norm.weight",
@@ -70,14 +72,14 @@ static const char *const ignored_tensors[] = {
     "rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", NULL,
 };
 
-/* Where the text model's tensors are: alone, and inside the multimodal one as transformers before and since
- * version 5 names them. */
+/* Where the text model's tensors are: alone, and inside the multimodal one as transformers before
+ * and since version 5 names them. */
 static const char *const hf_prefixes[] = {
     "model.", "language_model.model.", "model.language_model.", NULL,
 };
 
-/* The absent values are those of Gemma3TextConfig: released configs leave out what equals them. GGUF files
- * hold every key. */
+/* The absent values are those of Gemma3TextConfig: released configs leave out what equals them.
+ * GGUF files hold every key. */
 #define FIELD(name) offsetof(tg_hparams, name)
 static const tg_key_row hf_keys[] = {
     {"num_hidden_layers", NULL, FIELD(n_layers), 1, TG_MAX_LAYERS, 26},
@@ -138,8 +140,8 @@ static tg_status read_hf_layers(tg_hparams *h, tg_config *c, tg_err *e)
     return tg_hparams_read_layer_types(h, c, &is_present, e);
 }
 
-/* Older configs have rope_theta and rope_scaling for the global layers and rope_local_base_freq for the
- * sliding ones, which are never scaled; newer ones an object for each kind. */
+/* Older configs have rope_theta and rope_scaling for the global layers and rope_local_base_freq for
+ * the sliding ones, which are never scaled; newer ones an object for each kind. */
 static tg_status read_hf_ropes(tg_hparams *h, tg_config *c, tg_arena *a, tg_err *e)
 {
     bool is_old = tg_rope_has_scaling(c);
@@ -188,6 +190,7 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, tg_arena *a, tg_err *e)
     return read_hf_ropes(h, c, a, e);
 }
 
+/* No window: every layer is global, and the second rotary table is not there. */
 static tg_status read_gguf_layers(tg_hparams *h, tg_config *c, tg_err *e)
 {
     const bool *list = NULL;
@@ -239,8 +242,8 @@ static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
                                  .attention_factor = 1,
                                  .original_max_positions = h->max_positions};
     h->act = 1; /* gelu_tanh: no Gemma has another, and the file does not say */
-    /* query_pre_attn_scalar is not in the file. It is the head size but for the 27B model, known by its 62
-     * layers, where it is D / heads (168); llama.cpp decides in the same way. */
+    /* query_pre_attn_scalar is not in the file. It is the head size but for the 27B model, known by
+     * its 62 layers, where it is D / heads (168); llama.cpp decides in the same way. */
     double scalar = h->n_layers == 62 ? (double)h->width / h->n_heads : h->head_dim;
     h->attn_scale = (float)(1 / sqrt(scalar));
     return TG_OK;
@@ -264,6 +267,8 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return TG_OK;
 }
 
+/* The blocks' results are normed before they join the residual stream, so that a body has four
+ * norms. */
 static void forward(tg_build *b, const tg_hparams *h)
 {
     tg_value x = tg_build_embed(b, TG_W_EMBED, tg_build_tokens(b), h->embed_scale); /* [T, D] */

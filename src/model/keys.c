@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * keys.c - numbers of config.json and of GGUF metadata, checked before anybody computes with them.
+ *
+ * Limits here are those of our own arithmetic (an int32_t, a head the kernels can hold) and of
+ * sense; they come before the first allocation that a number decides. */
 #include "model/keys.h"
 
 #include "base/log.h"
@@ -20,6 +24,8 @@ tg_status tg_hparams_read_rows(tg_hparams *h, tg_config *c, const tg_key_row *ro
                                tg_err *e)
 {
     for (int32_t i = 0; i < n; i++) {
+        /* A key that a format has and a file lacks takes the family's default, unless there is none
+         * that would not be a guess. */
         const tg_key_row *r = &rows[i];
         const char *key = is_gguf(c) ? r->gguf : r->hf;
         int32_t value = r->absent;
@@ -35,6 +41,7 @@ tg_status tg_hparams_read_rows(tg_hparams *h, tg_config *c, const tg_key_row *ro
 tg_status tg_hparams_check_heads(tg_hparams *h, tg_config *c, tg_err *e)
 {
     const char *file = tg_config_get_file(c);
+    /* Files from before grouped queries have one kind of heads. */
     if (h->n_kv_heads == 0) h->n_kv_heads = h->n_heads;
     if (h->n_kv_heads > h->n_heads || h->n_heads % h->n_kv_heads != 0)
         return tg_fail(e, TG_E_UNSUPPORTED,
@@ -64,6 +71,7 @@ tg_status tg_hparams_read_eps(tg_hparams *h, tg_config *c, double absent, tg_err
     double eps = absent;
     bool is_present = false;
     TG_TRY(tg_config_get_f64(c, key, &eps, is_gguf(c) ? NULL : &is_present, e));
+    /* Written so that NaN fails too. Zero would divide by it for a row of zeros. */
     if (!(eps > 0 && eps < 1))
         return tg_fail(e, TG_E_CORRUPT, "%s: %s is %g, but must lie between 0 and 1.",
                        tg_config_get_file(c), key, eps);
@@ -81,6 +89,8 @@ tg_status tg_hparams_read_act(tg_hparams *h, tg_config *c, const char *key, cons
     } acts[] = {{"silu", 0}, {"swish", 0}, {"gelu_pytorch_tanh", 1}};
     tg_str name = tg_str_from_cstr(absent);
     bool is_present = false;
+    /* "gelu" alone is the exact one with erf, and "gelu_new" another spelling of the approximation
+     * whose last bits differ: neither may pass for the one we have. */
     TG_TRY(tg_config_get_str(c, key, &name, &is_present, e));
     for (size_t i = 0; i < TG_COUNT(acts); i++) {
         if (!tg_str_is(name, acts[i].name)) continue;
@@ -136,6 +146,7 @@ tg_status tg_hparams_read_layer_types(tg_hparams *h, tg_config *c, bool *is_pres
 tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_err *e)
 {
     for (int32_t i = 0; i < n; i++) {
+        /* A key of the wrong type is an error too: it was meant to say something. */
         const tg_refusal *r = &rows[i];
         bool is_refused = false, is_present = false, flag = false;
         double number = 0;
@@ -162,6 +173,8 @@ tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_e
 
 void tg_config_ignore_common(tg_config *c)
 {
+    /* What a file says of itself, of training, of text and of sampling. Token ids are read
+     * elsewhere. */
     static const char *const hf[] = {
         "/model_type",
         "model_type",
@@ -224,6 +237,7 @@ void tg_config_ignore_common(tg_config *c)
     if (is_gguf(c)) {
         for (size_t i = 0; i < TG_COUNT(gguf); i++)
             tg_config_ignore(c, gguf[i]);
+        /* Asking marks a key as read; a pattern cannot hold the architecture's name. */
         (void)tg_config_has(c, "*.rope.scaling.finetuned");
         (void)tg_config_has(c, "*.tensor_data_layout");
     } else {

@@ -22,8 +22,8 @@ typedef struct tg_key_row {
 TG_MUST_USE tg_status tg_hparams_read_rows(tg_hparams *h, tg_config *c, const tg_key_row *rows,
                                            int32_t n, tg_err *e);
 
-/* After the rows: key heads and head size where absent (0) follow from the others, and the sizes are ones
- * the kernels and the attention can do. */
+/* After the rows: key heads and head size where absent (0) follow from the others, and the sizes
+ * are ones the kernels and the attention can do. */
 TG_MUST_USE tg_status tg_hparams_check_heads(tg_hparams *h, tg_config *c, tg_err *e);
 
 /* norm_eps; `absent` is taken when an HF config does not say. */
@@ -32,15 +32,16 @@ TG_MUST_USE tg_status tg_hparams_read_eps(tg_hparams *h, tg_config *c, double ab
  * architecture says it. */
 TG_MUST_USE tg_status tg_hparams_read_act(tg_hparams *h, tg_config *c, const char *key,
                                           const char *absent, tg_err *e);
-/* n_vocab: config.json's vocab_size (`absent` when it does not say), or how many tokens a GGUF file lists. */
+/* n_vocab: config.json's vocab_size (`absent` when it does not say), or how many tokens a GGUF file
+ * lists. */
 TG_MUST_USE tg_status tg_hparams_read_vocab(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
                                             int32_t absent, tg_err *e);
 /* is_sliding from "layer_types", which wins over any pattern; its length must be n_layers. */
 TG_MUST_USE tg_status tg_hparams_read_layer_types(tg_hparams *h, tg_config *c, bool *is_present,
                                                   tg_err *e);
 
-/* One rotary table from config.json: `object` is the path of the object that holds rope_type and its
- * numbers ("rope_scaling", "rope_parameters.full_attention"; it may be absent: a plain table).
+/* One rotary table from config.json: `object` is the path of the object that holds rope_type and
+ * its numbers ("rope_scaling", "rope_parameters.full_attention"; it may be absent: a plain table).
  * `theta_key` is the place outside it, NULL for none. Needs head_dim and max_positions. */
 typedef struct tg_rope_keys {
     const char *object;
@@ -50,8 +51,8 @@ typedef struct tg_rope_keys {
 
 TG_MUST_USE tg_status tg_rope_read_hf(tg_rope_spec *out, const tg_hparams *h, tg_config *c,
                                       const tg_rope_keys *k, tg_arena *a, tg_err *e);
-/* Does config.json have the older object, rope_scaling, with a type in it? It wins where both are, as in
- * transformers. */
+/* Does config.json have the older object, rope_scaling, with a type in it? It wins where both are,
+ * as in transformers. */
 bool tg_rope_has_scaling(tg_config *c);
 /* The global table of a GGUF file: rope.freq_base, rope.scaling.*, and the tensors rope_freqs,
  * rope_factors_short, rope_factors_long. */

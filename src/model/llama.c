@@ -1,9 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- * llama.c - Llama 2 and 3, and what copied them unchanged but for numbers: SmolLM2, Yi, TinyLlama, and
- * Mistral, whose layers all see a window.
+/* SPDX-License-Identifier: Apache-2.0 llama.c - Llama 2 and 3, and what copied them unchanged but
+ * for numbers: SmolLM2, Yi, TinyLlama, and Mistral, whose layers all see a window.
  *
- * Truth: transformers' models/llama and models/mistral. GGUF files hold the rows of q and k (biases too)
- * with the rotary halves of each head interleaved, because ggml rotates neighbours for this family. */
+ * Truth: transformers' models/llama and models/mistral. GGUF files hold the rows of q and k (biases
+ * too) with the rotary halves of each head interleaved, because ggml rotates neighbours for this
+ * family. */
 #include "model/block.h"
 #include "model/keys.h"
 
@@ -43,17 +43,21 @@ static const tg_weight_rule rules[] = {
 
     {.role = TG_W_FFN_NORM, .hf = "model.layers.#.post_attention_layernorm.weight",
      .gguf = "blk.#.ffn_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1},
-    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_proj.weight", .gguf = "blk.#.ffn_gate.weight",
+    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_proj.weight",
+     .gguf = "blk.#.ffn_gate.weight",
      .rows = TG_SIZE_F, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
     {.role = TG_W_UP, .hf = "model.layers.#.mlp.up_proj.weight", .gguf = "blk.#.ffn_up.weight",
      .rows = TG_SIZE_F, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight", .gguf = "blk.#.ffn_down.weight",
+    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight",
+     .gguf = "blk.#.ffn_down.weight",
      .rows = TG_SIZE_D, .cols = TG_SIZE_F, .split = TG_SPLIT_COLS},
-    {.role = TG_W_GATE_BIAS, .hf = "model.layers.#.mlp.gate_proj.bias", .gguf = "blk.#.ffn_gate.bias",
+    {.role = TG_W_GATE_BIAS, .hf = "model.layers.#.mlp.gate_proj.bias",
+     .gguf = "blk.#.ffn_gate.bias",
      .rows = TG_SIZE_F, .cols = TG_SIZE_1, .is_optional = true, .split = TG_SPLIT_ROWS},
     {.role = TG_W_UP_BIAS, .hf = "model.layers.#.mlp.up_proj.bias", .gguf = "blk.#.ffn_up.bias",
      .rows = TG_SIZE_F, .cols = TG_SIZE_1, .is_optional = true, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_DOWN_BIAS, .hf = "model.layers.#.mlp.down_proj.bias", .gguf = "blk.#.ffn_down.bias",
+    {.role = TG_W_DOWN_BIAS, .hf = "model.layers.#.mlp.down_proj.bias",
+     .gguf = "blk.#.ffn_down.bias",
      .rows = TG_SIZE_D, .cols = TG_SIZE_1, .is_optional = true},
 };
 
@@ -108,9 +112,9 @@ static const tg_refusal gguf_refusals[] = {
 
 /* clang-format on */
 
-/* Mistral's window holds in every layer unless layer_types says otherwise. A config without the key means
- * 4096 (MistralConfig's default), one with null means none, and use_sliding_window can switch it off.
- * A Llama config's sliding_window is not used by Llama, and stays an unknown key. */
+/* Mistral's window holds in every layer unless layer_types says otherwise. A config without the key
+ * means 4096 (MistralConfig's default), one with null means none, and use_sliding_window can switch
+ * it off. A Llama config's sliding_window is not used by Llama, and stays an unknown key. */
 static tg_status read_hf_window(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_err *e)
 {
     tg_str type = {0};
@@ -129,8 +133,8 @@ static tg_status read_hf_window(tg_hparams *h, tg_config *c, const tg_checkpoint
     return TG_OK;
 }
 
-/* attention_bias and mlp_bias need no reading, since biases are used where the checkpoint has them; but a
- * promise that the weights do not keep is an error. */
+/* attention_bias and mlp_bias need no reading, since biases are used where the checkpoint has them;
+ * but a promise that the weights do not keep is an error. */
 static tg_status check_bias_flags(tg_config *c, const tg_checkpoint *ck, tg_err *e)
 {
     static const char *const flags[][2] = {
@@ -160,7 +164,8 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, t
                              &is_present, e));
     TG_TRY(tg_config_get_bool(c, "tie_word_embeddings", &h->is_tied, &is_present, e));
 
-    /* rope_scaling is how it was written before rope_parameters; transformers lets the older one win. */
+    /* rope_scaling is how it was written before rope_parameters; transformers lets the older one
+     * win. */
     tg_rope_keys rope = {
         .object = tg_rope_has_scaling(c) ? "rope_scaling" : "rope_parameters",
         .theta_key = "rope_theta",

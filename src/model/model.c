@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * model.c - a checkpoint becomes a blueprint: architecture, numbers, and a tensor for every weight.
+ *
+ * Nothing is guessed and nothing initialised: a tensor that the table of weights names and the file
+ * lacks is an error, and so is one that the file has and no row knows, because a model that drops a
+ * bias still talks, only worse. Both lists are shown together, as they explain each other. */
 #include "base/log.h"
 #include "model/keys.h"
 
@@ -30,6 +35,7 @@ static bool is_gguf(const tg_checkpoint *c)
     return tg_checkpoint_get_kind(c) == TG_CHECKPOINT_GGUF;
 }
 
+/* An unknown name, with those that would be known in that kind of file. */
 static tg_status fail_arch(const tg_config *keys, tg_str name, tg_err *e)
 {
     bool gguf = tg_config_get_kind(keys) == TG_CHECKPOINT_GGUF;
@@ -92,8 +98,8 @@ static tg_status warn_unread(const tg_blueprint *b, const tg_config *keys, tg_er
 
 static const char model_prefix[] = "model.";
 
-/* "model.layers.#.x" -> prefix "layers.7.x". A name outside "model." (the head) moves with a prefix that
- * has something before its own "model.". */
+/* "model.layers.#.x" -> prefix "layers.7.x". A name outside "model." (the head) moves with a prefix
+ * that has something before its own "model.". */
 static const char *expand_name(char out[NAME_BYTES], const char *pattern, const char *prefix,
                                int32_t layer)
 {
@@ -123,6 +129,7 @@ static const char *rule_pattern(const tg_blueprint *b, const tg_weight_rule *r)
     return is_gguf(b->c) ? r->gguf : r->hf;
 }
 
+/* NULL when the format has no such tensor or the file lacks it. */
 static const tg_tensor *find_tensor(const tg_blueprint *b, const tg_weight_rule *r, int32_t layer)
 {
     char name[NAME_BYTES];
@@ -139,6 +146,8 @@ static const tg_weight_rule *find_rule(const tg_arch *arch, tg_weight_role role)
     return NULL;
 }
 
+/* Multimodal checkpoints keep the text model under a name of its own. The embedding decides; where
+ * it is nowhere, the plain prefix makes the message about missing tensors readable. */
 static void find_prefix(tg_blueprint *b)
 {
     const tg_weight_rule *embed = find_rule(b->arch, TG_W_EMBED);
@@ -168,12 +177,15 @@ static int64_t find_size(const tg_hparams *h, tg_size s)
     return 0;
 }
 
+/* A vector has one dimension in both formats; [n, 1] is somebody's mistake. */
 static bool has_shape(const tg_tensor *t, int64_t rows, int64_t cols, bool is_vector)
 {
     if (is_vector) return t->n_dims == 1 && t->dims[0] == rows;
     return t->n_dims == 2 && t->dims[0] == rows && t->dims[1] == cols;
 }
 
+/* Orientation is decided by the family, so a square matrix is taken as it lies; one that would fit
+ * turned gets a hint. */
 static tg_status check_shape(const tg_tensor *t, int64_t rows, int64_t cols, bool is_vector,
                              tg_err *e)
 {
@@ -342,6 +354,8 @@ static bool is_match(const tg_blueprint *b, tg_str name, const tg_weight_rule *r
     return tg_str_is(name, expand_name(want, pattern, b->prefix, layer));
 }
 
+/* What a row of the architecture lets pass: frequencies saved beside the weights, another model's
+ * tower. */
 static bool is_ignored(const tg_blueprint *b, tg_str name)
 {
     for (const char *const *p = b->arch->ignored_tensors; *p; p++) {
@@ -368,6 +382,7 @@ static tg_status resolve(tg_blueprint *b, tg_config *keys, tg_err *e)
     name_list missing = {0}, surplus = {0};
     TG_TRY(find_arch(&b->arch, keys, e));
     TG_TRY(b->arch->read_hparams(&b->h, keys, b->c, &b->arena, e));
+    /* After the architecture asked: what is left has a reader nowhere. */
     tg_config_ignore_common(keys);
     TG_TRY(warn_unread(b, keys, e));
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * model.h - architectures: what tensors a checkpoint of that kind has, and how they make a model.
  *
- * An architecture is one file with one exported tg_arch (declared by its line in archs.def): a table of
- * weights, a function that reads hyperparameters from the checkpoint's own keys, and a forward function
- * on the graph builder. Nothing elsewhere names an architecture. A difference that is a number is a
- * hyperparameter; one that is structure is a block in block.h taking a struct. */
+ * An architecture is one file with one exported tg_arch (declared by its line in archs.def): a
+ * table of weights, a function that reads hyperparameters from the checkpoint's own keys, and a
+ * forward function on the graph builder. Nothing elsewhere names an architecture. A difference that
+ * is a number is a hyperparameter; one that is structure is a block in block.h taking a struct. */
 #ifndef TG_MODEL_MODEL_H
 #define TG_MODEL_MODEL_H
 
@@ -35,16 +35,16 @@ typedef struct tg_rope_spec {
     bool is_truncated;       /* yarn: correction range rounded to whole dimensions */
     double attention_factor; /* yarn, longrope: multiplies cos and sin; always set */
     int32_t original_max_positions;
-    /* rotary_dim / 2 divisors of the frequencies. longrope: up to original_max_positions and beyond;
-     * plain: those of GGUF's rope_freqs tensor, or NULL. Arena of the blueprint. */
+    /* rotary_dim / 2 divisors of the frequencies. longrope: up to original_max_positions and
+     * beyond; plain: those of GGUF's rope_freqs tensor, or NULL. Arena of the blueprint. */
     const double *freqs, *long_freqs;
 } tg_rope_spec;
 
-/* out[0 .. rotary_dim / 2): the angle a position adds, in float32. Kinds that depend on the length of a text
- * (dynamic, longrope) are settled by max_length, once for all positions. */
+/* out[0 .. rotary_dim / 2): the angle a position adds, in float32. Kinds that depend on the length
+ * of a text (dynamic, longrope) are settled by max_length, once for all positions. */
 void tg_rope_freqs(const tg_rope_spec *spec, int32_t max_length, float *out);
-/* Rows [first, first + n) of the table [max_length][rotary_dim]: rotary_dim / 2 cosines, then as many
- * sines. Any split into calls gives the same bits. */
+/* Rows [first, first + n) of the table [max_length][rotary_dim]: rotary_dim / 2 cosines, then as
+ * many sines. Any split into calls gives the same bits. */
 void tg_rope_fill(const tg_rope_spec *spec, int32_t max_length, int32_t first, int32_t n,
                   float *table);
 
@@ -101,12 +101,12 @@ typedef struct tg_arch {
     const char *gguf_arch;   /* general.architecture */
     const tg_weight_rule *rules;
     int32_t n_rules;
-    /* What may stand for the "model." that HF names begin with, NULL-terminated: the one under which the
-     * embedding is found. NULL: nothing else. */
+    /* What may stand for the "model." that HF names begin with, NULL-terminated: the one under
+     * which the embedding is found. NULL: nothing else. */
     const char *const *hf_prefixes;
     const char *const *ignored_tensors; /* substrings; NULL-terminated */
-    /* Reads and checks the checkpoint's keys; those it asks for count as understood (format/hparams.h). The
-     * checkpoint is there for numbers that a format keeps as tensors. */
+    /* Reads and checks the checkpoint's keys; those it asks for count as understood
+     * (format/hparams.h). The checkpoint is there for numbers that a format keeps as tensors. */
     tg_status (*read_hparams)(tg_hparams *out, tg_config *keys, const tg_checkpoint *c,
                               tg_arena *arena, tg_err *e);
     void (*forward)(tg_build *b, const tg_hparams *h);
@@ -123,8 +123,8 @@ typedef struct tg_found_weight {
     tg_fix fix; /* of this checkpoint's format */
 } tg_found_weight;
 
-/* A checkpoint understood: its architecture, numbers and weights. (tg_model is the public name of an
- * opened artifact.) */
+/* A checkpoint understood: its architecture, numbers and weights. (tg_model is the public name of
+ * an opened artifact.) */
 typedef struct tg_blueprint tg_blueprint;
 
 /* Finds the architecture, reads its hyperparameters, finds every weight. The checkpoint is borrowed
@@ -135,7 +135,8 @@ void tg_blueprint_free(tg_blueprint *b); /* accepts NULL */
 
 const tg_hparams *tg_blueprint_hparams(const tg_blueprint *b);
 const tg_arch *tg_blueprint_arch(const tg_blueprint *b);
-/* Layer 0 for roles outside layers. The head of a tied model is the embedding: TG_W_HEAD is absent. */
+/* Layer 0 for roles outside layers. The head of a tied model is the embedding: TG_W_HEAD is
+ * absent. */
 const tg_found_weight *tg_blueprint_find_weight(const tg_blueprint *b, tg_weight_role role,
                                                 int32_t layer);
 /* Shape by role and layer, rope tables for max_length included. */

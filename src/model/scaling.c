@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- * scaling.c - which rotary table a checkpoint asks for: the keys of rope_scaling, rope_parameters and
- * GGUF's rope.*, with the defaults that transformers 5 and ggml give them. What the numbers mean is
- * rope.c's business. */
+/* SPDX-License-Identifier: Apache-2.0 scaling.c - which rotary table a checkpoint asks for: the
+ * keys of rope_scaling, rope_parameters and GGUF's rope.*, with the defaults that transformers 5
+ * and ggml give them. What the numbers mean is rope.c's business. */
 #include "model/keys.h"
 
 #include <math.h>
@@ -60,8 +59,8 @@ static tg_status find_kind(tg_rope_kind *out, tg_config *c, const char *object, 
                    tg_config_get_file(c), (int)TG_MIN(name.len, (size_t)60), name.ptr, object);
 }
 
-/* The length the model was trained for before it was stretched: beside the object (Phi's way, which wins),
- * inside it, else all positions. */
+/* The length the model was trained for before it was stretched: beside the object (Phi's way, which
+ * wins), inside it, else all positions. */
 static tg_status read_original(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
                                const char *object, tg_err *e)
 {
@@ -74,6 +73,8 @@ static tg_status read_original(tg_rope_spec *r, const tg_hparams *h, tg_config *
                              &r->original_max_positions, &is_present, e);
 }
 
+/* YaRN's temperature of the scores, as a factor of cosine and sine (both q and k carry its
+ * root). */
 static double get_mscale(double scale, double mscale)
 {
     return scale <= 1 ? 1.0 : 0.1 * mscale * log(scale) + 1.0;
@@ -85,6 +86,7 @@ static tg_status read_yarn(tg_rope_spec *r, const tg_hparams *h, tg_config *c, c
     char key[KEY_BYTES];
     double mscale = 0, mscale_all_dim = 0;
     bool is_present = false;
+    /* Without a factor it is what the lengths say: how DeepSeek's configs are read. */
     r->factor = (double)h->max_positions / r->original_max_positions;
     TG_TRY(get_positive(c, object, "factor", false, &r->factor, e));
     r->beta_fast = 32;
@@ -103,6 +105,8 @@ static tg_status read_yarn(tg_rope_spec *r, const tg_hparams *h, tg_config *c, c
     return get_positive(c, object, "attention_factor", false, &r->attention_factor, e);
 }
 
+/* A list of divisors, one for each rotary pair: neither more nor fewer, or dimensions would
+ * shift. */
 static tg_status read_factors(const double **out, const tg_rope_spec *r, tg_config *c,
                               const char *object, const char *name, tg_arena *a, tg_err *e)
 {
@@ -128,6 +132,8 @@ static tg_status read_factors(const double **out, const tg_rope_spec *r, tg_conf
 static tg_status read_longrope(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
                                const char *object, tg_arena *a, tg_err *e)
 {
+    /* Which list is used, the compiled length decides (tg_rope_freqs); the factor of cosine and
+     * sine is the same for both. */
     TG_TRY(read_factors(&r->freqs, r, c, object, "short_factor", a, e));
     TG_TRY(read_factors(&r->long_freqs, r, c, object, "long_factor", a, e));
     r->factor = (double)h->max_positions / r->original_max_positions;
@@ -137,6 +143,7 @@ static tg_status read_longrope(tg_rope_spec *r, const tg_hparams *h, tg_config *
     return get_positive(c, object, "attention_factor", false, &r->attention_factor, e);
 }
 
+/* No defaults: the numbers of the first file (8, 1, 4) are not those of the next (32, 1, 4). */
 static tg_status read_llama3(tg_rope_spec *r, tg_config *c, const char *object, tg_err *e)
 {
     TG_TRY(get_positive(c, object, "factor", true, &r->factor, e));
@@ -150,6 +157,7 @@ static tg_status read_llama3(tg_rope_spec *r, tg_config *c, const char *object, 
     return TG_OK;
 }
 
+/* The part of a head that rotates; where both places name one, the object wins. */
 static tg_status read_rotary_dim(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
                                  const char *object, tg_err *e)
 {
@@ -250,8 +258,8 @@ static tg_status read_divisors(const double **out, const tg_rope_spec *r, const 
     return TG_OK;
 }
 
-/* "none" and no type at all mean a plain table; ggml takes a missing type as linear with the factor it
- * finds, which is 1 when it finds none. */
+/* "none" and no type at all mean a plain table; ggml takes a missing type as linear with the factor
+ * it finds, which is 1 when it finds none. */
 static tg_status find_gguf_kind(tg_rope_spec *r, tg_config *c, tg_err *e)
 {
     tg_str name = TG_STR("linear");
@@ -280,6 +288,8 @@ static tg_status find_gguf_kind(tg_rope_spec *r, tg_config *c, tg_err *e)
     return TG_OK;
 }
 
+/* ggml multiplies by 1 + 0.1 ln(factor) on its own; ext_factor blends its two ways of scaling and
+ * is 1 in every file that says yarn. */
 static tg_status read_gguf_yarn(tg_rope_spec *r, tg_config *c, tg_err *e)
 {
     double log_mul = 0, ext_factor = 1, factor = 1;

@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- * From a checkpoint to packed weights: any GGUF file, and any config.json (an input that begins with a brace)
- * beside a fixed weights file, either is refused with a message or can be compiled and packed. */
+/* SPDX-License-Identifier: Apache-2.0 From a checkpoint to packed weights: any GGUF file, and any
+ * config.json (an input that begins with a brace) beside a fixed weights file, either is refused
+ * with a message or can be compiled and packed. */
 #include "base/log.h"
 #include "compile/compile.h"
 

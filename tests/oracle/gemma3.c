@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- * gemma3.c - Gemma 3 in double: x += norm(attention(norm(x))); x += norm(feed_forward(norm(x))), with a norm
- * on every head of q and k, and two kinds of layers. */
+/* SPDX-License-Identifier: Apache-2.0 gemma3.c - Gemma 3 in double: x += norm(attention(norm(x)));
+ * x += norm(feed_forward(norm(x))), with a norm on every head of q and k, and two kinds of
+ * layers. */
 #include "oracle.h"
 
 #include <math.h>

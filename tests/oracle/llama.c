@@ -13,8 +13,8 @@ static double get(const json_t *object, const char *key, double absent)
     return json_is_number(v) ? json_number_value(v) : absent;
 }
 
-/* YaRN (Peng et al. 2023): dimensions that turn often keep their frequency, those that turn rarely have it
- * divided, between is a ramp; scores grow by a factor. */
+/* YaRN (Peng et al. 2023): dimensions that turn often keep their frequency, those that turn rarely
+ * have it divided, between is a ramp; scores grow by a factor. */
 static void scale_yarn(oracle *o, const json_t *rope, double theta, double original)
 {
     int32_t half = o->head_dim / 2, d = o->head_dim;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * oracle.h - the second implementation: one plain forward pass per family, in double.
  *
- * Written from the papers and from transformers, to be read and believed. It shares no code with src/ but
- * the readers of checkpoints and of number formats; it knows no graph, no cache, no batch and no
- * layout. All tokens go through layer by layer; a matrix is unpacked row by row.
+ * Written from the papers and from transformers, to be read and believed. It shares no code with
+ * src/ but the readers of checkpoints and of number formats; it knows no graph, no cache, no batch
+ * and no layout. All tokens go through layer by layer; a matrix is unpacked row by row.
  *
  * llama.c and gemma3.c are the families; oracle.c is the arithmetic they share. */
 #ifndef TG_TESTS_ORACLE_H
@@ -13,7 +13,8 @@
 
 enum { ORACLE_MAX_LAYERS = 128, ORACLE_MAX_ROTARY = 512 };
 
-/* Numbers of a model, read from config.json or GGUF keys. Mistakes in them abort: oracles are for tests. */
+/* Numbers of a model, read from config.json or GGUF keys. Mistakes in them abort: oracles are for
+ * tests. */
 typedef struct oracle {
     const tg_checkpoint *c;
     bool is_gguf;
@@ -27,8 +28,8 @@ typedef struct oracle {
     void (*run)(const struct oracle *o, const int32_t *ids, int32_t n, double *logits);
 } oracle;
 
-/* The family that the checkpoint says. `length`: the positions that dynamic and longrope scaling are chosen
- * by; where a model is compiled, what it is compiled for. */
+/* The family that the checkpoint says. `length`: the positions that dynamic and longrope scaling
+ * are chosen by; where a model is compiled, what it is compiled for. */
 void oracle_open(oracle *o, const tg_checkpoint *c, int32_t length);
 
 /* logits[n][n_vocab]: row i after ids[0..i]. */
@@ -38,9 +39,11 @@ void oracle_run(const oracle *o, const int32_t *ids, int32_t n, double *logits);
 void oracle_open_llama(oracle *o, int32_t length);
 void oracle_open_gemma3(oracle *o);
 
-/* ---- keys: in text_config, else at the root of config.json; in GGUF after the architecture's name */
+/* ---- keys: in text_config, else at the root of config.json; in GGUF after the architecture's
+ * name */
 double oracle_number(const oracle *o, const char *hf, const char *gguf, double absent);
-/* The object of rotary settings: config.json's rope_scaling, or rope_parameters, or inside it `kind`. */
+/* The object of rotary settings: config.json's rope_scaling, or rope_parameters, or inside it
+ * `kind`. */
 const json_t *oracle_rope(const oracle *o, const char *kind);
 const json_t *oracle_json(const oracle *o, const char *key);
 /* Sizes that every family has. */

@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- * The oracles against transformers: logits of every position of every tiny checkpoint. transformers computes
- * in float32, the oracles in double, so what is left is float32's own error. */
+/* SPDX-License-Identifier: Apache-2.0 The oracles against transformers: logits of every position of
+ * every tiny checkpoint. transformers computes in float32, the oracles in double, so what is left
+ * is float32's own error. */
 #include "check.h"
 #include "expected.h"
 #include "format_files.h"

@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- * The weight file of compiled tiny checkpoints, read back number by number: packed.h finds a number from the
- * drawing of the layouts, the test finds it in the checkpoint. */
+/* SPDX-License-Identifier: Apache-2.0 The weight file of compiled tiny checkpoints, read back
+ * number by number: packed.h finds a number from the drawing of the layouts, the test finds it in
+ * the checkpoint. */
 #include "compile/compile.h"
 #include "packed.h"
 #include "unit/model/changed.h"
@@ -66,8 +66,8 @@ static void close_written(written *w)
     remove_folder(w->dir);
 }
 
-/* Number (row, col) of the paper's weight, from the checkpoint's tensor: GGUF files hold row j dim / 2 + i of a
- * rotary head at 2 i + j, safetensors hold Gemma's norms around 0. */
+/* Number (row, col) of the paper's weight, from the checkpoint's tensor: GGUF files hold row j dim
+ * / 2 + i of a rotary head at 2 i + j, safetensors hold Gemma's norms around 0. */
 static float find_source(const tg_found_weight *f, int32_t head_dim, int64_t row, int64_t col)
 {
     const tg_tensor *t = f->tensor;
@@ -244,8 +244,8 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state)
     close_written(&w);
 }
 
-/* A table made for more positions than the model knew rotates every position otherwise, so that nobody gets one
- * without asking. */
+/* A table made for more positions than the model knew rotates every position otherwise, so that
+ * nobody gets one without asking. */
 static void the_length_is_the_models_unless_asked_for(void **state)
 {
     (void)state;

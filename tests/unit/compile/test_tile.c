@@ -1,6 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- * Packed tiles are read back with packed.h, which knows only layout.h's drawing, and compared with the
- * exact values of the source type (format/dtype.h, itself tested against gguf-py). */
+/* SPDX-License-Identifier: Apache-2.0 Packed tiles are read back with packed.h, which knows only
+ * layout.h's drawing, and compared with the exact values of the source type (format/dtype.h, itself
+ * tested against gguf-py). */
 #include "check.h"
 #include "compile/compile.h"
 #include "packed.h"
@@ -324,8 +324,8 @@ static void a_quantized_row_may_end_inside_a_group(void **state)
 
 /* ---- fixes */
 
-/* llama.cpp's converter: w.reshape(heads, 2, dim / 2, cols).swapaxes(1, 2), so that the file's row 2 i + j of
- * a head is the paper's row j dim / 2 + i. */
+/* llama.cpp's converter: w.reshape(heads, 2, dim / 2, cols).swapaxes(1, 2), so that the file's row
+ * 2 i + j of a head is the paper's row j dim / 2 + i. */
 static void rotary_rows_are_put_back_in_the_papers_order(void **state)
 {
     (void)state;

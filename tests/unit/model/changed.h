@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0
- * changed.h - opens tiny checkpoints as they are, with another config.json, or with keys of a GGUF file. */
+/* SPDX-License-Identifier: Apache-2.0 changed.h - opens tiny checkpoints as they are, with another
+ * config.json, or with keys of a GGUF file. */
 #ifndef TG_TESTS_CHANGED_H
 #define TG_TESTS_CHANGED_H
 
@@ -42,8 +42,8 @@ static inline opened open_tiny(const char *name)
     return o;
 }
 
-/* The tiny checkpoint `variant` with every key of the JSON object `change` put into its config.json; a key
- * whose new value is the string "(absent)" is taken away. */
+/* The tiny checkpoint `variant` with every key of the JSON object `change` put into its
+ * config.json; a key whose new value is the string "(absent)" is taken away. */
 static inline opened open_changed(const char *variant, const char *change)
 {
     char path[256], dir[64];

@@ -29,8 +29,8 @@ static void sizes_are_read_from_both_kinds_of_files(void **state)
     }
 }
 
-/* sqrt(D) as float32 has it; the values of transformers in float32, and what it never may be: those of
- * bfloat16 (25.25 for 640). */
+/* sqrt(D) as float32 has it; the values of transformers in float32, and what it never may be: those
+ * of bfloat16 (25.25 for 640). */
 static void the_embedding_scale_is_rounded_to_float32(void **state)
 {
     (void)state;
@@ -122,7 +122,8 @@ static void norms_of_folders_need_one_added_and_those_of_gguf_do_not(void **stat
     close_opened(&hf);
 }
 
-/* The same text model, alone and inside the multimodal one: nested keys, other names, a tower to ignore. */
+/* The same text model, alone and inside the multimodal one: nested keys, other names, a tower to
+ * ignore. */
 static void the_text_model_is_found_inside_the_multimodal_one(void **state)
 {
     (void)state;

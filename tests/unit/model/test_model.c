@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Finding a checkpoint's weights: what is missing, surplus or misshapen, and sizes that disagree. */
+ * Finding a checkpoint's weights: what is missing, surplus or misshapen, and sizes that
+ * disagree. */
 #include "unit/model/changed.h"
 
-/* A safetensors file of float32 zeros under a Llama config of 1 layer: width 16, 2 heads, 1 KV head, ffn 24, 20
- * ids. Names and shapes are what a test makes of them. */
+/* A safetensors file of float32 zeros under a Llama config of 1 layer: width 16, 2 heads, 1 KV
+ * head, ffn 24, 20 ids. Names and shapes are what a test makes of them. */
 typedef struct shape {
     const char *name;
     int32_t rows, cols; /* cols 0: a vector */

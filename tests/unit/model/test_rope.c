@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- * Rotary tables against transformers (tests/golden/rope.txt, made by tools/goldens-model), read from the
- * same config.json through the same door as a checkpoint's.
+/* SPDX-License-Identifier: Apache-2.0 Rotary tables against transformers (tests/golden/rope.txt,
+ * made by tools/goldens-model), read from the same config.json through the same door as a
+ * checkpoint's.
  *
- * torch computes powers and cosines in float32 with a unit of error that differs between processors, we
- * in double rounded once; so frequencies may differ by 2 units, and the tables by what that does to an
- * angle. */
+ * torch computes powers and cosines in float32 with a unit of error that differs between
+ * processors, we in double rounded once; so frequencies may differ by 2 units, and the tables by
+ * what that does to an angle. */
 #include "check.h"
 #include "format_files.h"
 #include "model/keys.h"
@@ -90,8 +90,8 @@ static void tables_are_those_of_transformers(void **state)
     assert_true(n_checked > 200);
 }
 
-/* Llama 3.2 1B, worked out by hand from the formula: pairs 0-14 are left alone, three are blended, the rest
- * divided by 32. */
+/* Llama 3.2 1B, worked out by hand from the formula: pairs 0-14 are left alone, three are blended,
+ * the rest divided by 32. */
 static void llama_3_scaling_has_its_known_boundaries(void **state)
 {
     (void)state;
@@ -201,7 +201,8 @@ static void wrong_rope_keys_are_refused_by_name(void **state)
     check_refused("{\"rope_theta\": 0}", TG_E_CORRUPT, WORDS("theta"));
 }
 
-/* ---- GGUF keys: what llama.cpp's converter writes for a config.json must give that config's table */
+/* ---- GGUF keys: what llama.cpp's converter writes for a config.json must give that config's
+ * table */
 
 static void put_kv_f32(tg_buf *b, const char *key, float v)
 {
