@@ -6,6 +6,7 @@
  * standard error, so that a conversation can be scripted through a pipe. */
 #include "app/answer.h"
 #include "app/command.h"
+#include "app/edit.h"
 #include "base/file.h"
 #include "base/os.h"
 
@@ -20,29 +21,20 @@ typedef struct tg_chat {
     tg_session session;
     tg_request_options options;
     tg_term out;
-    bool is_terminal, has_stats, is_over;
+    bool has_stats, is_over;
     tg_buf system;          /* the system message; may be empty */
     tg_buf messages;        /* as tg_prompt_render takes them */
     size_t n_before_answer; /* bytes of messages up to the last answer; 0: nothing to repeat */
     int32_t n_tokens;       /* prompt and answer of the last turn */
-    tg_buf pending;         /* read from standard input, and not yet a line */
+    tg_edit *edit;          /* on a terminal; NULL elsewhere */
+    tg_buf pending;         /* read from a pipe, and not yet a line */
 } tg_chat;
-
-typedef enum tg_line { TG_LINE_READ, TG_LINE_END, TG_LINE_INTERRUPTED } tg_line;
-
-static void print_prompt(const tg_chat *c, const char *prompt)
-{
-    tg_term err;
-    if (!c->is_terminal) return;
-    tg_term_init(&err, STDERR_FILENO);
-    tg_term_write(&err, tg_str_from_cstr(prompt));
-}
 
 /* The next line of standard input without its newline, appended to `line`. */
 static tg_line read_line(tg_chat *c, tg_buf *line, const char *prompt)
 {
     char block[4096];
-    print_prompt(c, prompt);
+    if (c->edit) return tg_edit_read(c->edit, prompt, line);
     for (;;) {
         char *end = c->pending.len ? memchr(c->pending.ptr, '\n', c->pending.len) : NULL;
         if (end) {
@@ -261,9 +253,7 @@ static bool take_interrupt(tg_chat *c)
     if (tg_signal_find() != SIGINT) return false;
     tg_signal_take();
     tg_buf_clear(&c->pending);
-    if (!c->is_terminal) return true;
-    print_prompt(c, "\n");
-    tg_say("ctrl-D or /exit leaves");
+    if (c->edit) tg_say("ctrl-D or /exit leaves");
     return true;
 }
 
@@ -283,7 +273,6 @@ static void converse(tg_chat *c)
         if (tg_signal_find() == SIGINT) tg_signal_take(); /* it stopped the answer */
         if (tg_signal_find()) break;
     }
-    if (c->is_terminal && !c->is_over) print_prompt(c, "\n");
     tg_buf_deinit(&message);
 }
 
@@ -303,18 +292,20 @@ static tg_status start(tg_chat *c, tg_err *e)
 
 int tg_run_chat(const tg_args *a)
 {
-    tg_chat c = {.args = a, .is_terminal = isatty(STDIN_FILENO)};
+    tg_chat c = {.args = a};
     tg_err e = {0};
     c.has_stats = a->is_set[TG_OPT_STATS];
     tg_signals_catch();
     tg_term_init(&c.out, STDOUT_FILENO);
     tg_status s = start(&c, &e);
     if (s == TG_OK) {
-        if (c.is_terminal) tg_say("/help lists what can be typed");
+        if (isatty(STDIN_FILENO)) c.edit = tg_edit_new(STDIN_FILENO, STDERR_FILENO);
+        if (c.edit) tg_say("/help lists what can be typed");
         converse(&c);
     }
     int code = tg_exit_code(s, &e, &c.out);
     tg_session_close(&c.session);
+    tg_edit_free(c.edit);
     tg_buf_deinit(&c.system);
     tg_buf_deinit(&c.messages);
     tg_buf_deinit(&c.pending);

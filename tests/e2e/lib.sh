@@ -3,7 +3,7 @@
 # tri runs the program and keeps its exit code in $rc, its outputs in the files out and err.
 # shellcheck shell=sh disable=SC2154 # ROOT and TRIGRAPH come from run
 
-TINY=$ROOT/tests/tiny/llama-gqa2-untied
+TINY=$ROOT/tests/tiny/llama-mqa
 
 pass() { echo "ok  $1"; }
 fail() {
@@ -49,6 +49,9 @@ is_same() { [ "$1" = "$2" ]; }
 json() { python3 -c 'import json, sys
 d = json.load(open(sys.argv[1]))
 print(eval(sys.argv[2]))' "$1" "$2"; }
+
+# has_json FILE EXPRESSION: the file is JSON and the expression has a value.
+has_json() { json "$1" "$2" >/dev/null; }
 
 # The files of a folder, without what is inside them: to see that nothing was left behind.
 listing() { (cd "$1" 2>/dev/null && find . | sort); }

@@ -1,0 +1,107 @@
+# Every broken thing a person may hand in: one sentence that names the culprit, exit 1, and no artifact.
+GGUF=$ROOT/tests/tiny/llama-mha-old/model.gguf
+copy() { rm -rf broken && cp -r "$TINY" broken && chmod -R u+w broken; }
+
+: >empty.gguf
+refuses "an empty file" 1 "empty\.gguf" export empty.gguf -o d
+refuses "a file that is not there" 1 "nothing/here" export nothing/here -o d
+refuses "a model that is not there" 1 "nothing/here" generate nothing/here -p hi
+echo "this is a letter to a friend" >letter.gguf
+refuses "a file that is no model" 1 "letter\.gguf" export letter.gguf -o d
+mkdir bare
+refuses "a folder without a model" 1 "bare" export bare -o d
+
+size=$(wc -c <"$GGUF")
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    n=$((size * i / 10 - i))
+    head -c $n "$GGUF" >cut.gguf
+    refuses "a GGUF file cut after $n of $size bytes" 1 "cut\.gguf" export cut.gguf -o d
+done
+size=$(wc -c <"$TINY/model.safetensors")
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    n=$((size * i / 10 - i))
+    copy
+    head -c $n "$TINY/model.safetensors" >broken/model.safetensors
+    refuses "a safetensors file cut after $n of $size bytes" 1 "model\.safetensors" export broken -o d
+done
+broken() { # KIND PATTERN
+    copy
+    python3 "$ROOT/tests/e2e/damage.py" broken "$1"
+    refuses "a checkpoint with $1" 1 "$2" export broken -o d
+}
+broken long-header "model\.safetensors.*header"
+broken overlap "model\.safetensors.*(overlap|gap|hole|byte)"
+broken outside "model\.safetensors"
+broken dtype "F33"
+broken missing-tensor "q_(proj|porj)"
+broken shape "q_proj"
+broken unknown-architecture "perceiver|Perceiver"
+broken not-json "config\.json.*line"
+copy
+rm broken/model.safetensors
+refuses "a folder without weights" 1 "broken" export broken -o d
+check "no artifact came of any of them" test ! -e d
+
+copy
+python3 "$ROOT/tests/e2e/damage.py" broken no-tokenizer
+tri export broken -o silent.tg
+if [ "$rc" -eq 0 ]; then
+    refuses "a text for a model without a tokenizer" 1 "no tokenizer" generate silent.tg -p hi
+    check "the message names --ids" grep -q -e '--ids' err
+else
+    check "a missing tokenizer is named at export" grep -q 'tokenizer' err
+fi
+
+echo '{"max_lenght": 64}' >typo.json
+refuses "an unknown config key" 1 "max_lenght" export "$TINY" -o d --config typo.json
+check "an unknown config key names the nearest" grep -q "max.length" err
+echo '{"max_length": "long"}' >type.json
+refuses "a config value of another type" 1 "max.length" export "$TINY" -o d --config type.json
+refuses "a max-length beyond the model's" 1 "16777216|max.length" export "$TINY" -o d --max-length 16777216
+refuses "a config file that is not there" 1 "no\.json" export "$TINY" -o d --config no.json
+
+tri export "$TINY" -o m.tg --max-length 32
+check "a short model is exported" test "$rc" -eq 0
+refuses "an artifact that exists" 1 "m\.tg" export "$TINY" -o m.tg
+check "the message names --force" grep -q -e '--force' err
+refuses "an empty prompt" 1 "prompt is empty" generate m.tg -p ""
+printf 'a\377b' >latin
+refuses "a prompt that is not UTF-8" 1 "latin: byte 1 .0xff." generate m.tg -f latin
+refuses "a prompt file that is not there" 1 "no/prompt" generate m.tg -f no/prompt
+for i in 1 2 3 4 5 6 7 8; do printf '5 6 7 8 '; done >long
+refuses "a prompt as long as max-length" 1 "32" generate m.tg --ids long
+echo "1 2 x" >ids
+refuses "a word that is no id" 1 "ids: word 3, 'x'" generate m.tg --ids ids
+echo "1 2 99999999" >ids
+refuses "an id beyond the embedding" 1 "99999999" generate m.tg --ids ids
+refuses "an id beyond the embedding, evaluated" 1 "99999999" eval m.tg --ids ids
+refuses "an id beyond the vocabulary, detokenized" 1 "99999999" detokenize m.tg -p "1 99999999"
+refuses "an empty text to evaluate" 1 "empty" eval m.tg -p ""
+refuses "logits into a folder that is not there" 1 "no/where" eval m.tg -p hi --logits no/where.npy
+check "no temporary is left" test -z "$(ls | grep tmp)"
+refuses "a bench longer than max-length" 1 "max-length of 32" bench m.tg -p 64 -n 8 -r 1
+refuses "a chat without a template" 1 "chat template|tokenizer" chat silent.tg
+
+for f in m.tg/*; do
+    rm -rf cut.tg && cp -r m.tg cut.tg
+    n=$(wc -c <"$f")
+    head -c $((n / 2)) "$f" >"cut.tg/$(basename "$f")"
+    refuses "an artifact with half of $(basename "$f")" 1 "cut\.tg" generate cut.tg --ids long -n 1
+    rm -rf cut.tg && cp -r m.tg cut.tg
+    rm "cut.tg/$(basename "$f")"
+    refuses "an artifact without $(basename "$f")" 1 "cut\.tg|$(basename "$f")" inspect cut.tg --verify
+done
+rm -rf cut.tg && cp -r m.tg cut.tg
+big=$(ls -S m.tg | head -n 1)
+n=$(wc -c <"cut.tg/$big")
+printf '\125' | dd of="cut.tg/$big" bs=1 seek=$((n - 100)) conv=notrunc 2>/dev/null
+cmp -s "cut.tg/$big" "m.tg/$big" && printf '\252' | dd of="cut.tg/$big" bs=1 seek=$((n - 100)) conv=notrunc 2>/dev/null
+refuses "--verify of a changed weight" 1 "$big" inspect cut.tg --verify
+
+: >file
+(
+    TG_CACHE_DIR=$PWD/file/cache
+    export TG_CACHE_DIR
+    refuses "a cache below a regular file" 1 "file" generate "$TINY" -p hi
+)
+refuses "an artifact below a regular file" 1 "file" export "$TINY" -o file/d

@@ -1,0 +1,75 @@
+# Exports that meet trouble: what is seen is the whole artifact or none.
+MODEL=$TG_MODELS/smollm2-135m-instruct.gguf
+[ -f "$MODEL" ] || MODEL=$TINY
+
+tri export "$TINY" --dry-run
+check "--dry-run prints a plan and writes nothing" test "$rc" -eq 0 -a -s out -a "$(ls)" = "cache
+err
+out"
+for pass in build fuse group plan; do
+    tri export "$TINY" --dump-ir $pass
+    check "--dump-ir $pass prints graphs" test "$rc" -eq 0 -a -s out
+done
+tri export "$TINY" -o a.tg
+tri export "$TINY" -o b.tg
+check "exporting twice gives the same bytes" diff -r a.tg b.tg
+tri export "$TINY" -o b.tg --batch 2 --force
+check "--force replaces an artifact" test "$rc" -eq 0
+tri inspect b.tg --verify
+check "and the new one is whole" test "$rc" -eq 0
+check "and nothing else is left" is_same "$(ls -A | sort | tr '\n' ' ')" "a.tg b.tg cache err out "
+
+# Two exports of one source at once, through the cache and into one folder.
+rm -rf cache && mkdir cache
+"$TRIGRAPH" generate "$MODEL" --raw -p hi -n 1 --temp 0 >out1 2>err1 & first=$!
+"$TRIGRAPH" generate "$MODEL" --raw -p hi -n 1 --temp 0 >out2 2>err2 & second=$!
+wait $first; rc1=$?
+wait $second; rc2=$?
+check "two at once through the cache both succeed" test $rc1 -eq 0 -a $rc2 -eq 0
+check "and answer the same" cmp -s out1 out2
+check "and one artifact came of them" is_same "$(find cache -name '*.json' -path '*.tg*' -o -mindepth 1 -maxdepth 1 -type d | xargs -n 1 dirname | sort -u | grep -c cache)" 1
+
+# SIGKILL at ten points of an export; the next one succeeds and clears the remains.
+rm -rf kill && mkdir kill
+start=$(date +%s%N)
+tri export "$MODEL" -o kill/m.tg
+ms=$((($(date +%s%N) - start) / 1000000))
+listing kill >whole
+rm -rf kill/m.tg
+bad=0
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    t=$((ms * i / 11 + 1))
+    timeout -s KILL "$(printf '%d.%03d' $((t / 1000)) $((t % 1000)))" "$TRIGRAPH" export "$MODEL" -o kill/m.tg >/dev/null 2>&1
+    [ ! -e kill/m.tg ] || { "$TRIGRAPH" inspect kill/m.tg --verify >/dev/null 2>&1 || bad=$((bad + 1)); rm -rf kill/m.tg; }
+done
+check "after SIGKILL at ten points of $ms ms no half artifact was visible" is_same $bad 0
+tri export "$MODEL" -o kill/m.tg
+check "the next export succeeds" test "$rc" -eq 0
+listing kill >after
+check "and clears the remains" cmp -s whole after
+
+# SIGINT and SIGTERM end an export cleanly.
+for s in INT TERM; do
+    rm -rf kill/m.tg
+    timeout -s $s "$(printf '%d.%03d' $((ms / 2000)) $((ms / 2 % 1000)))" "$TRIGRAPH" export "$MODEL" -o kill/m.tg >/dev/null 2>err
+    rc=$?
+    if [ -e kill/m.tg ] || [ -z "$(ls -A kill)" ]; then
+        pass "SIG$s leaves the whole artifact or nothing"
+    else
+        fail "SIG$s leaves the whole artifact or nothing" "$(listing kill)"
+    fi
+done
+
+# A full disk.
+mkdir -p small
+if mount -t tmpfs -o size=64k none small 2>/dev/null; then
+    refuses "a full disk during an export" 1 "small|space|disk" export "$MODEL" -o small/m.tg
+    check "leaves nothing on it" test -z "$(ls -A small)"
+    TG_CACHE_DIR=$PWD/small
+    export TG_CACHE_DIR
+    refuses "a full disk under the cache" 1 "small|space|disk" generate "$MODEL" --raw -p hi -n 1
+    check "leaves no artifact there" test -z "$(find small -name '*.json' -size +0)"
+    umount small
+else
+    skip "a full disk during an export (a tmpfs may not be mounted here)"
+fi

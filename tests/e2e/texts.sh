@@ -1,0 +1,90 @@
+# tokenize, detokenize, generate and eval on tiny checkpoints, against what transformers computed
+# (tests/tiny/README.md says how). Weights are float32, so greedy ids must be equal.
+expect() { json "$TINY/expected.json" "$1"; }
+words() { json "$TINY/expected.json" "' '.join(map(str, d['$1']))"; }
+
+tri export "$TINY" -o m.tg --weights f32
+check "a Hugging Face folder is exported" test "$rc" -eq 0 -a -d m.tg
+check "export prints nothing on standard output" test ! -s out
+
+expect "d['text']" | head -c -1 >text
+tri tokenize m.tg -f text
+check "tokenize prints the ids of HF tokenizers" is_same "$(cat out)" "$(words text_ids)"
+tri tokenize m.tg --json -f text
+check "tokenize --json has the same ids" is_same "$(json out "' '.join(map(str, d['tokens']))")" "$(words text_ids)"
+words text_ids >ids
+tri detokenize m.tg --no-special -f ids
+check "detokenize gives the text back" cmp -s out text
+tri detokenize m.tg --no-special --json -f ids
+check "detokenize --json does too" is_same "$(json out "d['text']")" "$(cat text)"
+"$TRIGRAPH" tokenize m.tg <text >out 2>err
+rc=$?
+check "tokenize reads standard input" is_same "$(cat out)" "$(words text_ids)"
+
+n=$(expect "len(d['greedy'])")
+json "$TINY/expected.json" "' '.join(map(str, d['ids'][:d['prompt']]))" >prompt
+tri generate m.tg --ids prompt -n "$n" --ignore-eos --temp 0 --json
+check "generate --ids gives transformers' greedy ids" is_same "$(json out "' '.join(map(str, d['tokens']))")" "$(words greedy)"
+check "generate --json has the prompt's ids" is_same "$(json out "' '.join(map(str, d['prompt_tokens']))")" "$(cat prompt)"
+check "generate --json says why it ended" is_same "$(json out "d['finish_reason']")" length
+check "generate --json has every statistic" has_json out "[d['text'], d['seed']] + [d['stats'][k] for k in
+ 'load_ms ttft_ms prompt_tokens_per_s decode_tokens_per_s peak_rss_mb threads cpu_tier'.split()]"
+check "generate --json is one line" is_same "$(wc -l <out)" 1
+text=$(json out "d['text']")
+tri generate m.tg --ids prompt -n "$n" --ignore-eos --temp 0
+check "generate prints the same text" is_same "$(cat out)" "$text"
+for t in 1 2 3; do
+    tri generate m.tg --ids prompt -n "$n" --ignore-eos --temp 0 --json -t $t
+    check "$t threads give the same ids" is_same "$(json out "' '.join(map(str, d['tokens']))")" "$(words greedy)"
+done
+tri generate m.tg --ids prompt -n 5 --temp 0 --ignore-eos --stats
+check "--stats are on standard error" grep -q 'tokens/s' err
+
+tri generate m.tg --ids prompt -n 20 --temp 1.5 -s 7 --json
+first=$(json out "d['tokens']")
+tri generate m.tg --ids prompt -n 20 --temp 1.5 -s 7 --json -t 1
+check "a seed draws the same tokens again" is_same "$(json out "d['tokens']")" "$first"
+check "the seed is reported" is_same "$(json out "d['seed']")" 7
+tri generate m.tg --ids prompt -n 20 --temp 1.5 -s 8 --json
+check "another seed draws others" test "$(json out "d['tokens']")" != "$first"
+
+tri generate m.tg -p "$(cat text)" -n 4 --temp 0 --json
+ids=$(json out "d['prompt_tokens']")
+cat text | "$TRIGRAPH" generate m.tg -n 4 --temp 0 --json >out 2>err
+check "a prompt through a pipe is the same prompt" is_same "$(json out "d['prompt_tokens']")" "$ids"
+tri generate m.tg -f text -n 4 --temp 0 --json
+check "and so is one from a file" is_same "$(json out "d['prompt_tokens']")" "$ids"
+tri generate m.tg --raw -f text -n 4 --temp 0 --json
+check "--raw is the text alone" is_same "$(json out "' '.join(map(str, d['prompt_tokens']))")" "$(words text_ids)"
+
+words ids >all
+tri eval m.tg --ids all --logits l.npy --json
+check "eval --logits agrees with transformers within 2e-3" python3 "$ROOT/tests/e2e/compare_npy.py" l.npy "$TINY/expected.npy" 2e-3
+check "eval --json counts the tokens" is_same "$(json out "d['tokens']")" "$(wc -w <all)"
+check "eval's perplexity is that of transformers' logits" python3 "$ROOT/tests/e2e/compare_npy.py" --perplexity "$(json out "d['perplexity']")" all "$TINY/expected.npy"
+cp l.npy whole.npy
+tri eval m.tg --ids all --logits l.npy --chunk 7
+check "a chunk of 7 gives the same bytes" cmp -s l.npy whole.npy
+check "eval prints a line for people" grep -q '^perplexity [0-9.]* over ' out
+tri eval m.tg -f text --json
+check "eval reads a text" test "$rc" -eq 0
+
+tri bench m.tg -p 16 -n 4 -r 3 --json
+check "bench --json has median, min and max of each" has_json out "[d[k][m] + 0.0 for k in
+ 'prompt_tokens_per_s decode_tokens_per_s ttft_ms load_ms peak_rss_mb'.split() for m in ('median', 'min', 'max')]"
+tri bench m.tg -p 16 -n 4 -r 1
+check "bench prints a table" grep -q '^| prompt, tokens/s' out
+
+tri inspect m.tg
+check "inspect says what is inside" grep -qi llama out
+tri inspect m.tg --json
+check "inspect --json is JSON" has_json out "d"
+tri inspect m.tg --verify
+check "inspect --verify passes a whole artifact" test "$rc" -eq 0
+tri inspect "$TINY" --json
+check "inspect reads a checkpoint" has_json out "d"
+
+tri generate "$TINY" --ids prompt -n 2 --temp 0
+check "a source is exported into the cache, with a line that says so" grep -q 'export' err
+tri generate "$TINY" --ids prompt -n 2 --temp 0
+check "the second time it is found" test ! -s err -a "$rc" -eq 0
