@@ -78,7 +78,8 @@ typedef struct tg_kv_group {
 int64_t tg_kv_page_bytes(const tg_kv_group *g, int32_t kv_type);
 
 typedef struct tg_layer {
-    int32_t kv_group, kv_index; /* which group, and the layer's place in its pages; TG_NONE: no KV */
+    int32_t kv_group,
+        kv_index; /* which group, and the layer's place in its pages; TG_NONE: no KV */
 } tg_layer;
 
 /* Rows are dense: row i of a value is at offset + i * width * 4. The logits' width is n_vocab:

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
 #include "check.h"
 #include "ir/io.h"
 #include "unit/ir/handmade.h"
@@ -505,6 +506,23 @@ static void a_plan_prints_places_and_layers(void **state)
     tg_buf_deinit(&text);
 }
 
+/* The fuzzer starts from today's format. TG_BLESS=1 writes the seed anew. */
+static void the_fuzz_seed_is_the_program_of_these_tests(void **state)
+{
+    (void)state;
+    static const char path[] = "tests/fuzz/seeds/program/handmade";
+    handmade h;
+    tg_buf want = {0}, got = {0};
+    tg_err e = {0};
+    hand_make(&h);
+    assert_ok(tg_program_print_block(&h.program, &got, &e), &e);
+    if (getenv("TG_BLESS")) assert_ok(tg_file_save(path, tg_buf_str(&got), &e), &e);
+    assert_ok(tg_file_load(&want, path, 1 << 20, &e), &e);
+    assert_true(tg_str_is_equal(tg_buf_str(&want), tg_buf_str(&got)));
+    tg_buf_deinit(&want);
+    tg_buf_deinit(&got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,6 +535,7 @@ int main(void)
         cmocka_unit_test(a_block_of_another_version_says_so),
         cmocka_unit_test(random_changes_never_break_the_reader),
         cmocka_unit_test(a_plan_prints_places_and_layers),
+        cmocka_unit_test(the_fuzz_seed_is_the_program_of_these_tests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
