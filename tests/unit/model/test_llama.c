@@ -349,8 +349,22 @@ static void graphs_are_those_of_the_paper(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "llama-mqa",         "llama-gqa2-untied", "llama-headdim24", "llama-bias",
-        "llama-rope-llama3", "llama-bf16",        "llama-sharded",   "mistral-window",
+        "llama-mqa",
+        "llama-gqa2-untied",
+        "llama-mha-old",
+        "llama-headdim24",
+        "llama-headdim8",
+        "llama-bias",
+        "llama-bf16",
+        "llama-f16-old",
+        "llama-sharded",
+        "llama-rope-dynamic",
+        "llama-rope-linear-old",
+        "llama-rope-llama3",
+        "llama-rope-llama3-old",
+        "llama-rope-longrope",
+        "llama-rope-yarn",
+        "mistral-window",
     };
     for (size_t i = 0; i < TG_COUNT(names); i++) {
         char path[128];
