@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx2.h - what the files of the avx2 tier share. 8 floats are a register: the contract's 16 lanes are
- * two of them, `lo` lanes 0..7 and `hi` lanes 8..15. */
+ * avx2.h - what the files of the avx2 tier share. 8 floats are a register: the contract's 16
+ * lanes are two of them, `lo` lanes 0..7 and `hi` lanes 8..15. */
 #ifndef TG_KERNEL_AVX2_H
 #define TG_KERNEL_AVX2_H
 
@@ -28,8 +28,10 @@ TG_INLINE __m256 tg_load8(const float *x, int64_t n)
 
 TG_INLINE void tg_store8(float *y, int64_t n, __m256 v)
 {
-    if (n >= 8) _mm256_storeu_ps(y, v);
-    else _mm256_maskstore_ps(y, tg_mask8(n), v);
+    if (n >= 8)
+        _mm256_storeu_ps(y, v);
+    else
+        _mm256_maskstore_ps(y, tg_mask8(n), v);
 }
 
 /* Contract 3: the folds of sum16 and max16. */

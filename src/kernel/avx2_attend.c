@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * avx2_attend.c - attention over one block of 64 keys.
  *
- * The same plan as avx512_attend.c with registers of 8: up to 3 queries a pass, 32 keys or 32 dimensions
- * at a time. Register r of the scores holds keys 8 r .. 8 r + 7, so even ones are lanes 0..7 of the
- * contract's 16 and odd ones lanes 8..15. */
+ * The same plan as avx512_attend.c with registers of 8: up to 3 queries a pass, 32 keys or 32
+ * dimensions at a time. Register r of the scores holds keys 8 r .. 8 r + 7, so even ones are
+ * lanes 0..7 of the contract's 16 and odd ones lanes 8..15. */
 #include "kernel/avx2.h"
 
 #include <math.h>
@@ -16,7 +16,8 @@ typedef struct attend_scratch {
     float k[512 * KEYS], v[KEYS * 512];
 } attend_scratch;
 
-_Static_assert(sizeof(attend_scratch) <= TG_ATTEND_SCRATCH_BYTES, "the scratch of attend is too small");
+_Static_assert(sizeof(attend_scratch) <= TG_ATTEND_SCRATCH_BYTES,
+               "the scratch of attend is too small");
 
 /* A page as it is read: of the call, or converted. */
 typedef struct page {
@@ -41,7 +42,8 @@ TG_INLINE __m256 load(tg_kv_type type, const void *p, int64_t i)
 /* All ones at the places of register r that a query sees. */
 TG_INLINE __m256 seen(const pass *x, int j, int r)
 {
-    __m256i key = _mm256_add_epi32(_mm256_set1_epi32(8 * r), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    __m256i key =
+        _mm256_add_epi32(_mm256_set1_epi32(8 * r), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32(x->first[j]), key);
     __m256i high = _mm256_cmpgt_epi32(key, _mm256_set1_epi32(x->last[j]));
     __m256i hidden = _mm256_or_si256(low, high);
@@ -92,48 +94,54 @@ TG_INLINE void score(const page *g, tg_kv_type type, const pass *x, int n, atten
         soften(x, j, t->p[j]);
 }
 
-/* o of queries [at, at + n) += p V over keys [from, to), on n_regs x 8 dimensions from d on. */
-TG_INLINE void add_dims(const page *g, tg_kv_type type, const pass *x, const attend_scratch *t, int at,
-                        int n, int32_t from, int32_t to, int64_t d, int n_regs)
+/* Queries [at, at + n) of a pass, keys [from, to). */
+typedef struct span {
+    int at, n;
+    int32_t from, to;
+} span;
+
+/* o += p V over a span, on n_regs x 8 dimensions from d on. */
+TG_INLINE void add_dims(const page *g, tg_kv_type type, const pass *x, const attend_scratch *t,
+                        span y, int64_t d, int n_regs)
 {
     __m256 o[PASS][BLOCK];
-    for (int j = 0; j < n; j++)
+    for (int j = 0; j < y.n; j++)
         for (int r = 0; r < n_regs; r++)
-            o[j][r] = _mm256_loadu_ps(x->o[at + j] + d + 8 * r);
-    for (int32_t key = from; key < to; key++) {
+            o[j][r] = _mm256_loadu_ps(x->o[y.at + j] + d + 8 * r);
+    for (int32_t key = y.from; key < y.to; key++) {
         for (int r = 0; r < n_regs; r++) {
             __m256 v = load(type, g->v, key * g->dim + d + 8 * r);
-            for (int j = 0; j < n; j++)
-                o[j][r] = _mm256_fmadd_ps(_mm256_set1_ps(t->p[at + j][key]), v, o[j][r]);
+            for (int j = 0; j < y.n; j++)
+                o[j][r] = _mm256_fmadd_ps(_mm256_set1_ps(t->p[y.at + j][key]), v, o[j][r]);
         }
     }
-    for (int j = 0; j < n; j++)
+    for (int j = 0; j < y.n; j++)
         for (int r = 0; r < n_regs; r++)
-            _mm256_storeu_ps(x->o[at + j] + d + 8 * r, o[j][r]);
+            _mm256_storeu_ps(x->o[y.at + j] + d + 8 * r, o[j][r]);
 }
 
 TG_INLINE void add_values(const page *g, tg_kv_type type, const pass *x, const attend_scratch *t,
-                          int at, int n, int32_t from, int32_t to)
+                          span y)
 {
-    if (from >= to) return;
+    if (y.from >= y.to) return;
     int64_t d = 0;
     for (; d + 8 * BLOCK <= g->dim; d += 8 * BLOCK)
-        add_dims(g, type, x, t, at, n, from, to, d, BLOCK);
+        add_dims(g, type, x, t, y, d, BLOCK);
     for (; d < g->dim; d += 8) /* head_dim is a multiple of 8 */
-        add_dims(g, type, x, t, at, n, from, to, d, 1);
+        add_dims(g, type, x, t, y, d, 1);
 }
 
 /* One query alone: the edges of a range. */
 static TG_NOINLINE void add_one_f32(const page *g, const pass *x, const attend_scratch *t, int at,
                                     int32_t from, int32_t to)
 {
-    add_values(g, TG_KV_F32, x, t, at, 1, from, to);
+    add_values(g, TG_KV_F32, x, t, (span){at, 1, from, to});
 }
 
 static TG_NOINLINE void add_one_f16(const page *g, const pass *x, const attend_scratch *t, int at,
                                     int32_t from, int32_t to)
 {
-    add_values(g, TG_KV_F16, x, t, at, 1, from, to);
+    add_values(g, TG_KV_F16, x, t, (span){at, 1, from, to});
 }
 
 TG_INLINE void attend_pass(const page *g, tg_kv_type type, const pass *x, int n, attend_scratch *t)
@@ -148,13 +156,17 @@ TG_INLINE void attend_pass(const page *g, tg_kv_type type, const pass *x, int n,
     if (from >= to) from = to = KEYS; /* nothing: each goes alone */
     for (int j = 0; j < n; j++) {
         int32_t end = TG_MIN(from, x->last[j] + 1);
-        if (type == TG_KV_F32) add_one_f32(g, x, t, j, x->first[j], end);
-        else add_one_f16(g, x, t, j, x->first[j], end);
+        if (type == TG_KV_F32)
+            add_one_f32(g, x, t, j, x->first[j], end);
+        else
+            add_one_f16(g, x, t, j, x->first[j], end);
     }
-    add_values(g, type, x, t, 0, n, from, to);
+    add_values(g, type, x, t, (span){0, n, from, to});
     for (int j = 0; j < n; j++) {
-        if (type == TG_KV_F32) add_one_f32(g, x, t, j, to, x->last[j] + 1);
-        else add_one_f16(g, x, t, j, to, x->last[j] + 1);
+        if (type == TG_KV_F32)
+            add_one_f32(g, x, t, j, to, x->last[j] + 1);
+        else
+            add_one_f16(g, x, t, j, to, x->last[j] + 1);
     }
 }
 

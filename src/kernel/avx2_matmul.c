@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * avx2_matmul.c - products of packed weights, 8 rows a register.
  *
- * Quantized: vpmaddubsw multiplies unsigned codes with signed ones and adds pairs in int16, where it
- * saturates. Codes up to 15 leave room for the whole group (8 operands x 2 x 15 x 128 = 30720), up to
- * 31 for four operands, up to 63 for two; 8-bit codes are split into two nibbles, which is exact for
- * every input, -128 too. A tile stays in the first-level cache while all tokens pass, four at a time.
+ * Quantized: vpmaddubsw multiplies unsigned codes with signed ones and adds pairs in int16,
+ * where it saturates. Codes up to 15 leave room for the whole group (8 operands x 2 x 15 x 128 =
+ * 30720), up to 31 for four operands, up to 63 for two; 8-bit codes are split into two nibbles,
+ * which is exact for every input, -128 too. A tile stays in the first-level cache while all
+ * tokens pass, four at a time.
  *
- * Float: one chain per output; tiles and tokens are combined until 8 or more chains run, for a chain
- * takes a step every 4 cycles. */
+ * Float: one chain per output; tiles and tokens are combined until 8 or more chains run, for a
+ * chain takes a step every 4 cycles. */
 #include "kernel/avx2.h"
 #include "kernel/form.h"
 
@@ -44,8 +45,8 @@ TG_INLINE __m256i load32(const uint8_t *p)
 /* 16 in every byte whose bit is set. */
 TG_INLINE __m256i spread_bits(const uint8_t *p)
 {
-    const __m256i which = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202,
-                                             0x0303030303030303);
+    const __m256i which =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201u);
     int32_t bits;
     memcpy(&bits, p, sizeof bits);
@@ -83,8 +84,7 @@ TG_INLINE void load_codes(tg_layout l, const uint8_t *part, int g, int half, cod
             out->w[v] = _mm256_and_si256(o % 2 ? _mm256_srli_epi16(line, 4) : line, low);
         }
         if (f->bits >= 0)
-            out->w[v] = _mm256_or_si256(out->w[v],
-                                        spread_bits(part + f->bits + 8 * o + 4 * half));
+            out->w[v] = _mm256_or_si256(out->w[v], spread_bits(part + f->bits + 8 * o + 4 * half));
         if (f->pairs >= 0) {
             __m256i line = load32(p + f->pairs + 64 * (o / 4));
             line = shift_right(line, 2 * (o % 4) - (f->nibbles >= 0 ? 4 : 0));
@@ -105,7 +105,8 @@ TG_INLINE __m256 load_d(tg_layout l, const uint8_t *head, const uint8_t *part, i
 {
     const tg_form *f = &tg_forms[l];
     int at = 16 * g + 8 * half;
-    if (l == TG_LAYOUT_Q8_F) return _mm256_loadu_ps((const float *)(const void *)(part + f->d) + at);
+    if (l == TG_LAYOUT_Q8_F)
+        return _mm256_loadu_ps((const float *)(const void *)(part + f->d) + at);
     if (!f->is_k) return tg_load_f16x8(part + f->d + 2 * at);
     __m256 d = tg_load_f16x8(head + 16 * half);
     return f->is_per16 ? d : _mm256_mul_ps(d, load_u8(part + f->sc + at));
@@ -204,9 +205,9 @@ TG_INLINE void load_scales(tg_layout l, const uint8_t *head, const uint8_t *part
     }
 }
 
-/* One group's step of both chains of 8 rows and one token (contract 6). acc never is -0 (it starts at +0
- * and no step underflows), so the sign of a zero addend does not matter and per-16 sums, below 2^24, may
- * be formed in float. */
+/* One group's step of both chains of 8 rows and one token (contract 6). acc never is -0 (it
+ * starts at +0 and no step underflows), so the sign of a zero addend does not matter and per-16
+ * sums, below 2^24, may be formed in float. */
 TG_INLINE void step(tg_layout l, const codes *c, const scales *s, const tg_a8 *x, int64_t at,
                     bool is_wide, __m256 *acc, __m256 *min)
 {
@@ -413,17 +414,9 @@ static void matmul_q2_k(const tg_matmul *m)
 }
 
 tg_matmul_fn *const tg_avx2_matmul[TG_LAYOUT_COUNT] = {
-    [TG_LAYOUT_F32] = matmul_f32,
-    [TG_LAYOUT_F16] = matmul_f16,
-    [TG_LAYOUT_BF16] = matmul_bf16,
-    [TG_LAYOUT_Q4_0] = matmul_q4_0,
-    [TG_LAYOUT_Q4_1] = matmul_q4_1,
-    [TG_LAYOUT_Q5_0] = matmul_q5_0,
-    [TG_LAYOUT_Q5_1] = matmul_q5_1,
-    [TG_LAYOUT_Q8_0] = matmul_q8_0,
-    [TG_LAYOUT_Q8_F] = matmul_q8_f,
-    [TG_LAYOUT_Q4_K] = matmul_q4_k,
-    [TG_LAYOUT_Q5_K] = matmul_q5_k,
-    [TG_LAYOUT_Q6_K] = matmul_q6_k,
+    [TG_LAYOUT_F32] = matmul_f32,   [TG_LAYOUT_F16] = matmul_f16,   [TG_LAYOUT_BF16] = matmul_bf16,
+    [TG_LAYOUT_Q4_0] = matmul_q4_0, [TG_LAYOUT_Q4_1] = matmul_q4_1, [TG_LAYOUT_Q5_0] = matmul_q5_0,
+    [TG_LAYOUT_Q5_1] = matmul_q5_1, [TG_LAYOUT_Q8_0] = matmul_q8_0, [TG_LAYOUT_Q8_F] = matmul_q8_f,
+    [TG_LAYOUT_Q4_K] = matmul_q4_k, [TG_LAYOUT_Q5_K] = matmul_q5_k, [TG_LAYOUT_Q6_K] = matmul_q6_k,
     [TG_LAYOUT_Q2_K] = matmul_q2_k,
 };

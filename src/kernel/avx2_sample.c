@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx2_sample.c - the three loops over the vocabulary that choosing a token needs (sample.h). */
+ * avx2_sample.c - the three loops over the vocabulary that choosing a token needs (draw.h). */
 #include "kernel/avx2.h"
-#include "kernel/sample.h"
+#include "kernel/draw.h"
 
 /* Logits i .. i + 7, -inf beyond n. */
 TG_INLINE __m256 load_logits(const float *logits, int32_t i, int32_t n)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx512.h - what the files of the avx512 tier share. 16 floats are one register, so the 16 lanes of
- * the contract are the register's. */
+ * avx512.h - what the files of the avx512 tier share. 16 floats are one register, so the 16
+ * lanes of the contract are the register's. */
 #ifndef TG_KERNEL_AVX512_H
 #define TG_KERNEL_AVX512_H
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * avx512_attend.c - attention over one block of 64 keys.
  *
- * Lane = key for the scores, lane = dimension for the values, up to 6 queries in registers, so that
- * each load of K and V serves all of them. Queries of one call see different ranges only at a causal
- * or a window's edge; the keys all of them see are added together, the rest query by query, in
- * ascending order. With more than one pass an f16 page is converted once into the scratch. */
+ * Lane = key for the scores, lane = dimension for the values, up to 6 queries in registers, so
+ * that each load of K and V serves all of them. Queries of one call see different ranges only at
+ * a causal or a window's edge; the keys all of them see are added together, the rest query by
+ * query, in ascending order. With more than one pass an f16 page is converted once into the
+ * scratch. */
 #include "kernel/avx512.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@ typedef struct attend_scratch {
     float k[512 * KEYS], v[KEYS * 512];
 } attend_scratch;
 
-_Static_assert(sizeof(attend_scratch) <= TG_ATTEND_SCRATCH_BYTES, "the scratch of attend is too small");
+_Static_assert(sizeof(attend_scratch) <= TG_ATTEND_SCRATCH_BYTES,
+               "the scratch of attend is too small");
 
 /* A page as it is read: of the call, or converted. */
 typedef struct page {
@@ -95,52 +97,57 @@ TG_INLINE void score(const page *g, tg_kv_type type, const pass *x, int n, atten
     }
 }
 
-/* o of queries [at, at + n) += p V over keys [from, to), on n_regs x 16 dimensions from d on; `lanes`
- * cuts the last register. */
-TG_INLINE void add_dims(const page *g, tg_kv_type type, const pass *x, const attend_scratch *t, int at,
-                        int n, int32_t from, int32_t to, int64_t d, int n_regs, __mmask16 lanes)
+/* Queries [at, at + n) of a pass, keys [from, to). */
+typedef struct span {
+    int at, n;
+    int32_t from, to;
+} span;
+
+/* o += p V over a span, on n_regs x 16 dimensions from d on; `lanes` cuts the last register. */
+TG_INLINE void add_dims(const page *g, tg_kv_type type, const pass *x, const attend_scratch *t,
+                        span y, int64_t d, int n_regs, __mmask16 lanes)
 {
     __m512 o[PASS][4];
-    for (int j = 0; j < n; j++)
+    for (int j = 0; j < y.n; j++)
         for (int r = 0; r < n_regs; r++)
-            o[j][r] = _mm512_maskz_loadu_ps(lanes, x->o[at + j] + d + 16 * r);
-    for (int32_t key = from; key < to; key++) {
+            o[j][r] = _mm512_maskz_loadu_ps(lanes, x->o[y.at + j] + d + 16 * r);
+    for (int32_t key = y.from; key < y.to; key++) {
         __m512 v[4];
         for (int r = 0; r < n_regs; r++)
             v[r] = load_part(type, g->v, key * g->dim + d + 16 * r, lanes);
-        for (int j = 0; j < n; j++) {
-            __m512 p = _mm512_set1_ps(t->p[at + j][key]);
+        for (int j = 0; j < y.n; j++) {
+            __m512 p = _mm512_set1_ps(t->p[y.at + j][key]);
             for (int r = 0; r < n_regs; r++)
                 o[j][r] = _mm512_fmadd_ps(p, v[r], o[j][r]);
         }
     }
-    for (int j = 0; j < n; j++)
+    for (int j = 0; j < y.n; j++)
         for (int r = 0; r < n_regs; r++)
-            _mm512_mask_storeu_ps(x->o[at + j] + d + 16 * r, lanes, o[j][r]);
+            _mm512_mask_storeu_ps(x->o[y.at + j] + d + 16 * r, lanes, o[j][r]);
 }
 
 TG_INLINE void add_values(const page *g, tg_kv_type type, const pass *x, const attend_scratch *t,
-                          int at, int n, int32_t from, int32_t to)
+                          span y)
 {
-    if (from >= to) return;
+    if (y.from >= y.to) return;
     int64_t d = 0;
     for (; d + 64 <= g->dim; d += 64)
-        add_dims(g, type, x, t, at, n, from, to, d, 4, 0xffff);
+        add_dims(g, type, x, t, y, d, 4, 0xffff);
     for (; d < g->dim; d += 16)
-        add_dims(g, type, x, t, at, n, from, to, d, 1, tg_mask16(g->dim - d));
+        add_dims(g, type, x, t, y, d, 1, tg_mask16(g->dim - d));
 }
 
 /* One query alone: the edges of a range. */
 static TG_NOINLINE void add_one_f32(const page *g, const pass *x, const attend_scratch *t, int at,
                                     int32_t from, int32_t to)
 {
-    add_values(g, TG_KV_F32, x, t, at, 1, from, to);
+    add_values(g, TG_KV_F32, x, t, (span){at, 1, from, to});
 }
 
 static TG_NOINLINE void add_one_f16(const page *g, const pass *x, const attend_scratch *t, int at,
                                     int32_t from, int32_t to)
 {
-    add_values(g, TG_KV_F16, x, t, at, 1, from, to);
+    add_values(g, TG_KV_F16, x, t, (span){at, 1, from, to});
 }
 
 TG_INLINE void attend_pass(const page *g, tg_kv_type type, const pass *x, int n, attend_scratch *t)
@@ -155,30 +162,70 @@ TG_INLINE void attend_pass(const page *g, tg_kv_type type, const pass *x, int n,
     if (from >= to) from = to = KEYS; /* nothing: each goes alone */
     for (int j = 0; j < n; j++) {
         int32_t end = TG_MIN(from, x->last[j] + 1);
-        if (type == TG_KV_F32) add_one_f32(g, x, t, j, x->first[j], end);
-        else add_one_f16(g, x, t, j, x->first[j], end);
+        if (type == TG_KV_F32)
+            add_one_f32(g, x, t, j, x->first[j], end);
+        else
+            add_one_f16(g, x, t, j, x->first[j], end);
     }
-    add_values(g, type, x, t, 0, n, from, to);
+    add_values(g, type, x, t, (span){0, n, from, to});
     for (int j = 0; j < n; j++) {
-        if (type == TG_KV_F32) add_one_f32(g, x, t, j, to, x->last[j] + 1);
-        else add_one_f16(g, x, t, j, to, x->last[j] + 1);
+        if (type == TG_KV_F32)
+            add_one_f32(g, x, t, j, to, x->last[j] + 1);
+        else
+            add_one_f16(g, x, t, j, to, x->last[j] + 1);
     }
 }
 
 typedef void pass_fn(const page *g, const pass *x, attend_scratch *t);
 
-static void f32_1(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F32, x, 1, t); }
-static void f32_2(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F32, x, 2, t); }
-static void f32_3(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F32, x, 3, t); }
-static void f32_4(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F32, x, 4, t); }
-static void f32_5(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F32, x, 5, t); }
-static void f32_6(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F32, x, 6, t); }
-static void f16_1(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F16, x, 1, t); }
-static void f16_2(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F16, x, 2, t); }
-static void f16_3(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F16, x, 3, t); }
-static void f16_4(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F16, x, 4, t); }
-static void f16_5(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F16, x, 5, t); }
-static void f16_6(const page *g, const pass *x, attend_scratch *t) { attend_pass(g, TG_KV_F16, x, 6, t); }
+static void f32_1(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F32, x, 1, t);
+}
+static void f32_2(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F32, x, 2, t);
+}
+static void f32_3(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F32, x, 3, t);
+}
+static void f32_4(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F32, x, 4, t);
+}
+static void f32_5(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F32, x, 5, t);
+}
+static void f32_6(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F32, x, 6, t);
+}
+static void f16_1(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F16, x, 1, t);
+}
+static void f16_2(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F16, x, 2, t);
+}
+static void f16_3(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F16, x, 3, t);
+}
+static void f16_4(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F16, x, 4, t);
+}
+static void f16_5(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F16, x, 5, t);
+}
+static void f16_6(const page *g, const pass *x, attend_scratch *t)
+{
+    attend_pass(g, TG_KV_F16, x, 6, t);
+}
 
 static pass_fn *const instances[TG_KV_TYPE_COUNT][PASS] = {
     [TG_KV_F32] = {f32_1, f32_2, f32_3, f32_4, f32_5, f32_6},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * avx512_float.c - products of float weights: one chain per output, many outputs side by side.
  *
- * A chain takes a step every 4 cycles, so that a tile of 16 outputs alone would leave the unit idle:
- * tiles and tokens are combined until 8 or more chains run. */
+ * A chain takes a step every 4 cycles, so that a tile of 16 outputs alone would leave the unit
+ * idle: tiles and tokens are combined until 8 or more chains run. */
 #include "kernel/avx512.h"
 
 #include <string.h>
@@ -66,11 +66,16 @@ TG_INLINE void matmul(const tg_matmul *m, tg_layout l)
     for (int32_t tile = 0; tile < m->n_tiles; tile += wide) {
         for (int32_t t = 0; t < m->n_tokens; t += MAX_TOKENS) {
             int32_t left = m->n_tokens - t;
-            if (m->n_tokens == 1) multiply(m, l, tile, MAX_TILES, t, 1);
-            else if (m->n_tokens == 2) multiply(m, l, tile, MAX_TILES, t, 2);
-            else if (left <= 2) multiply(m, l, tile, 2, t, 2);
-            else if (left <= 4) multiply(m, l, tile, 2, t, 4);
-            else multiply(m, l, tile, 2, t, MAX_TOKENS);
+            if (m->n_tokens == 1)
+                multiply(m, l, tile, MAX_TILES, t, 1);
+            else if (m->n_tokens == 2)
+                multiply(m, l, tile, MAX_TILES, t, 2);
+            else if (left <= 2)
+                multiply(m, l, tile, 2, t, 2);
+            else if (left <= 4)
+                multiply(m, l, tile, 2, t, 4);
+            else
+                multiply(m, l, tile, 2, t, MAX_TOKENS);
         }
     }
 }

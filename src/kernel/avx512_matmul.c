@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  * avx512_matmul.c - products of quantized weights: one body for few tokens, one for many.
  *
- * Few (n_tokens x planes <= 8): a tile streams through registers once, every token's sums ride along.
- * It is bound by memory, so it reads one sequential stream and prefetches ahead.
+ * Few (n_tokens x planes <= 8): a tile streams through registers once, every token's sums ride
+ * along. It is bound by memory, so it reads one sequential stream and prefetches ahead.
  *
- * Many: the codes of 32 rows x SLAB columns are unpacked once into bytes, with
- * their scales as floats, and reused by a block of tokens, 6 at a time in registers (12 integer sums and
- * 12 chains; the minimum's chain runs over the slab on its own). Chains wait in the scratch between
+ * Many: the codes of 32 rows x SLAB columns are unpacked once into bytes, with their scales as
+ * floats, and reused by a block of tokens, 6 at a time in registers (12 integer sums and 12
+ * chains; the minimum's chain runs over the slab on its own). Chains wait in the scratch between
  * slabs, so that their order is the contract's, whatever SLAB is.
  *
- * Both are inlined with the layout as a constant. All integer sums are exact, so only the chains have
- * an order. acc never is -0 (it starts at +0, and no step can underflow), so +0 and -0 as an addend are
- * the same to it: per-16 sums may be formed in float. */
+ * Both are inlined with the layout as a constant. All integer sums are exact, so only the chains
+ * have an order. acc never is -0 (it starts at +0, and no step can underflow), so +0 and -0 as
+ * an addend are the same to it: per-16 sums may be formed in float. */
 #include "kernel/avx512.h"
 #include "kernel/form.h"
 
 #include <math.h>
 #include <string.h>
 
+/* SLAB_PARTS: 1536 columns, so that the codes of 32 rows are 48 kB and stream from the second-level
+ * cache; 768, which fit the first, are 4 % slower (Zen 4), for chains go through memory twice. */
 enum {
-    OPERANDS = 8,        /* of 4 columns: one group */
-    PREFETCH = 4096,     /* bytes ahead on the stream of weights */
-    SLAB_PARTS = 24,     /* 1536 columns: codes of 32 rows are 48 kB, streamed from the second level;
-                            768 (in the first level) is 4 % slower, for chains go through memory twice */
+    OPERANDS = 8,    /* of 4 columns: one group */
+    PREFETCH = 4096, /* bytes ahead on the stream of weights */
+    SLAB_PARTS = 24,
     SLAB_GROUPS = 2 * SLAB_PARTS,
-    BLOCK_TOKENS = 72,   /* tokens that share an unpacked slab; a multiple of 6 and 4 */
+    BLOCK_TOKENS = 72, /* tokens that share an unpacked slab; a multiple of 6 and 4 */
     MAX_FEW = 8
 };
 
@@ -177,8 +178,8 @@ TG_INLINE void get_rows(rows *r, const tg_a8 *x, int32_t token, int32_t n, int w
     }
 }
 
-/* Exact sum of operands [first, last) of one token, both planes together, minus `zero` x code sum. Two
- * accumulators, for a single one's latency would show when there is one token. */
+/* Exact sum of operands [first, last) of one token, both planes together, minus `zero` x code
+ * sum. Two accumulators, for a single one's latency would show when there is one token. */
 TG_INLINE __m512i dot_operands(const __m512i w[OPERANDS], const int8_t *hi, const int8_t *lo,
                                bool is_wide, int first, int last)
 {
@@ -198,13 +199,29 @@ TG_INLINE __m512i subtract_zero(__m512i i, int zero, int32_t sum)
     return zero ? _mm512_sub_epi32(i, _mm512_set1_epi32(zero * sum)) : i;
 }
 
-/* One group's step of both chains of one token (contract 6); col and at = its columns and index. */
-TG_INLINE void step(tg_layout l, const __m512i w[OPERANDS], const rows *x, int t, int64_t at,
-                    bool is_wide, __m512 d, const __m512 sc[2], __m512 *acc)
+/* What the chains of 16 rows need of one group. */
+typedef struct scales {
+    __m512 d, m, sc[2];
+    __m512i mn[2];
+} scales;
+
+TG_INLINE void load_scales(tg_layout l, const uint8_t *head, const uint8_t *part, int g, scales *s)
+{
+    s->d = load_d(l, head, part, g);
+    if (tg_form_has_min(l)) s->m = load_m(l, head, part, g);
+    for (int i = 0; i < 2 && tg_forms[l].is_per16; i++) {
+        s->sc[i] = load_sc(l, part, g, i);
+        if (tg_forms[l].mn >= 0) s->mn[i] = load_mn(l, part, g, i);
+    }
+}
+
+/* Group `at`'s step of the chain of token t (contract 6). */
+TG_INLINE void step(tg_layout l, const __m512i w[OPERANDS], const scales *k, const rows *x, int t,
+                    int64_t at, bool is_wide, __m512 *acc)
 {
     const tg_form *f = &tg_forms[l];
     const int8_t *hi = x->hi[t] + 32 * at, *lo = is_wide ? x->lo[t] + 32 * at : NULL;
-    __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(x->scale[t][at]));
+    __m512 ds = _mm512_mul_ps(k->d, _mm512_set1_ps(x->scale[t][at]));
     if (!f->is_per16) {
         __m512i i = dot_operands(w, hi, lo, is_wide, 0, OPERANDS);
         i = subtract_zero(i, f->zero, f->zero ? x->sum[t][at] : 0);
@@ -214,13 +231,13 @@ TG_INLINE void step(tg_layout l, const __m512i w[OPERANDS], const rows *x, int t
     int32_t first = x->half[t][at], second = x->sum[t][at] - first;
     __m512i i0 = dot_operands(w, hi, lo, is_wide, 0, OPERANDS / 2);
     __m512i i1 = dot_operands(w, hi, lo, is_wide, OPERANDS / 2, OPERANDS);
-    __m512 s0 = _mm512_mul_ps(_mm512_cvtepi32_ps(subtract_zero(i0, f->zero, first)), sc[0]);
+    __m512 s0 = _mm512_mul_ps(_mm512_cvtepi32_ps(subtract_zero(i0, f->zero, first)), k->sc[0]);
     __m512 s1 = _mm512_cvtepi32_ps(subtract_zero(i1, f->zero, second));
     if (is_wide) {
         *acc = _mm512_fmadd_ps(s0, ds, *acc);
-        *acc = _mm512_fmadd_ps(_mm512_mul_ps(s1, sc[1]), ds, *acc);
+        *acc = _mm512_fmadd_ps(_mm512_mul_ps(s1, k->sc[1]), ds, *acc);
     } else { /* below 2^24: exact in float */
-        *acc = _mm512_fmadd_ps(_mm512_fmadd_ps(s1, sc[1], s0), ds, *acc);
+        *acc = _mm512_fmadd_ps(_mm512_fmadd_ps(s1, k->sc[1], s0), ds, *acc);
     }
 }
 
@@ -245,22 +262,17 @@ TG_INLINE void few_tile(tg_layout l, const uint8_t *tile, int64_t n_parts, const
             _mm_prefetch((const char *)part + PREFETCH + i, _MM_HINT_T0);
         for (int g = 0; g < 2; g++) {
             int64_t at = 2 * p + g;
-            __m512i w[OPERANDS], mn[2];
-            __m512 sc[2], m;
+            __m512i w[OPERANDS];
+            scales k;
             load_codes(l, part, g, w);
-            __m512 d = load_d(l, head, part, g);
-            if (tg_form_has_min(l)) m = load_m(l, head, part, g);
-            for (int s = 0; s < 2 && f->is_per16; s++) {
-                sc[s] = load_sc(l, part, g, s);
-                if (f->mn >= 0) mn[s] = load_mn(l, part, g, s);
-            }
+            load_scales(l, head, part, g, &k);
             for (int t = 0; t < n; t++) {
-                step(l, w, x, t, at, is_wide, d, sc, &acc[t]);
+                step(l, w, &k, x, t, at, is_wide, &acc[t]);
                 if (f->is_per16 && f->mn >= 0)
-                    min[t] = step_min16(mn, m, x->scale[t][at], x->half[t][at], x->sum[t][at],
+                    min[t] = step_min16(k.mn, k.m, x->scale[t][at], x->half[t][at], x->sum[t][at],
                                         min[t]);
                 else if (tg_form_has_min(l))
-                    min[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(x->ssum[t][at]), min[t]);
+                    min[t] = _mm512_fmadd_ps(k.m, _mm512_set1_ps(x->ssum[t][at]), min[t]);
             }
         }
     }
@@ -326,11 +338,13 @@ typedef struct many_scratch {
     chains c[BLOCK_TOKENS];
 } many_scratch;
 
-_Static_assert(sizeof(many_scratch) <= TG_MATMUL_SCRATCH_BYTES, "the scratch of matmul is too small");
+_Static_assert(sizeof(many_scratch) <= TG_MATMUL_SCRATCH_BYTES,
+               "the scratch of matmul is too small");
 _Static_assert(BLOCK_TOKENS % 6 == 0 && BLOCK_TOKENS % 4 == 0, "blocks are whole register tiles");
 
 /* Unpacks n parts from part `from` on of one of the panel's tiles. */
-TG_INLINE void unpack_parts(tg_layout l, panel *to, int half, const uint8_t *tile, int64_t from, int n)
+TG_INLINE void unpack_parts(tg_layout l, panel *to, int half, const uint8_t *tile, int64_t from,
+                            int n)
 {
     const tg_form *f = &tg_forms[l];
     for (int p = 0; p < n; p++) {
@@ -340,14 +354,16 @@ TG_INLINE void unpack_parts(tg_layout l, panel *to, int half, const uint8_t *til
         for (int g = 0; g < 2; g++) {
             int at = 2 * p + g;
             __m512i w[OPERANDS];
+            scales k;
             load_codes(l, part, g, w);
+            load_scales(l, head, part, g, &k);
             for (int v = 0; v < OPERANDS; v++)
                 _mm512_store_si512(to->w[half][at][v], w[v]);
-            _mm512_store_ps(to->d[at][half], load_d(l, head, part, g));
-            if (tg_form_has_min(l)) _mm512_store_ps(to->m[at][half], load_m(l, head, part, g));
+            _mm512_store_ps(to->d[at][half], k.d);
+            if (tg_form_has_min(l)) _mm512_store_ps(to->m[at][half], k.m);
             for (int s = 0; s < 2 && f->is_per16; s++) {
-                _mm512_store_ps(to->sc[at][half][s], load_sc(l, part, g, s));
-                if (f->mn >= 0) _mm512_store_si512(to->mn[at][half][s], load_mn(l, part, g, s));
+                _mm512_store_ps(to->sc[at][half][s], k.sc[s]);
+                if (f->mn >= 0) _mm512_store_si512(to->mn[at][half][s], k.mn[s]);
             }
         }
     }
@@ -365,8 +381,8 @@ typedef struct work {
 } work;
 
 /* Adds one plane of operands [first, last) of group g to the sums of both tiles. */
-TG_INLINE void add_plane(const work *k, int n, const int8_t *const *codes, int g, int first, int last,
-                         __m512i a0[6], __m512i a1[6])
+TG_INLINE void add_plane(const work *k, int n, const int8_t *const *codes, int g, int first,
+                         int last, __m512i a0[6], __m512i a1[6])
 {
     for (int v = first; v < last; v++) {
         __m512i w0 = _mm512_load_si512(k->p->w[0][g][v]), w1 = _mm512_load_si512(k->p->w[1][g][v]);
@@ -378,14 +394,18 @@ TG_INLINE void add_plane(const work *k, int n, const int8_t *const *codes, int g
     }
 }
 
-/* The exact sums over operands [first, last) of group g, both planes, zero subtracted. */
-TG_INLINE void sum_group(const work *k, int n, bool is_wide, bool is_per16, int g, int first, int last,
-                         __m512i a0[6], __m512i a1[6])
+typedef enum columns { WHOLE, FIRST_HALF, SECOND_HALF } columns; /* of a group */
+
+/* The exact sums over a group's columns, both planes, zero subtracted. */
+TG_INLINE void sum_group(const work *k, int n, bool is_wide, int g, columns which, __m512i a0[6],
+                         __m512i a1[6])
 {
+    int first = which == SECOND_HALF ? OPERANDS / 2 : 0;
+    int last = which == FIRST_HALF ? OPERANDS / 2 : OPERANDS;
     __m512i offset[6];
     for (int j = 0; j < n; j++) {
-        int32_t sum = is_per16 ? k->x.half[j][g] : k->x.sum[j][g];
-        if (is_per16 && first) sum = k->x.sum[j][g] - sum;
+        int32_t sum = which == FIRST_HALF ? k->x.half[j][g] : k->x.sum[j][g];
+        if (which == SECOND_HALF) sum -= k->x.half[j][g];
         offset[j] = _mm512_set1_epi32(k->zero * sum);
         a0[j] = a1[j] = _mm512_setzero_si512();
         if (!is_wide) a0[j] = a1[j] = _mm512_sub_epi32(a0[j], offset[j]);
@@ -415,7 +435,7 @@ TG_INLINE void many_dots(const work *k, int n, bool is_wide)
     }
     for (int g = 0; g < k->n_groups; g++) {
         __m512i a0[6], a1[6];
-        sum_group(k, n, is_wide, false, g, 0, OPERANDS, a0, a1);
+        sum_group(k, n, is_wide, g, WHOLE, a0, a1);
         __m512 d0 = _mm512_load_ps(k->p->d[g][0]), d1 = _mm512_load_ps(k->p->d[g][1]);
         for (int j = 0; j < n; j++) {
             __m512 s = _mm512_set1_ps(k->x.scale[j][g]);
@@ -448,13 +468,13 @@ TG_INLINE void many_dots16(const work *k, int n, bool is_wide)
     }
     for (int g = 0; g < k->n_groups; g++) {
         __m512i a0[6], a1[6];
-        sum_group(k, n, is_wide, true, g, 0, OPERANDS / 2, a0, a1);
+        sum_group(k, n, is_wide, g, FIRST_HALF, a0, a1);
         __m512 sc0 = _mm512_load_ps(k->p->sc[g][0][0]), sc1 = _mm512_load_ps(k->p->sc[g][1][0]);
         for (int j = 0; j < n; j++) {
             i0[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(a0[j]), sc0);
             i1[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(a1[j]), sc1);
         }
-        sum_group(k, n, is_wide, true, g, OPERANDS / 2, OPERANDS, a0, a1);
+        sum_group(k, n, is_wide, g, SECOND_HALF, a0, a1);
         sc0 = _mm512_load_ps(k->p->sc[g][0][1]);
         sc1 = _mm512_load_ps(k->p->sc[g][1][1]);
         __m512 d0 = _mm512_load_ps(k->p->d[g][0]), d1 = _mm512_load_ps(k->p->d[g][1]);
@@ -511,19 +531,58 @@ static void many_mins16(const work *k, int n)
 /* The instances: how many tokens in registers, and which chains. */
 typedef void work_fn(const work *k);
 
-static TG_NOINLINE void dots_6(const work *k) { many_dots(k, 6, false); }
-static TG_NOINLINE void dots_4(const work *k) { many_dots(k, 4, false); }
-static TG_NOINLINE void dots_2(const work *k) { many_dots(k, 2, false); }
-static TG_NOINLINE void wide_6(const work *k) { many_dots(k, 6, true); }
-static TG_NOINLINE void wide_4(const work *k) { many_dots(k, 4, true); }
-static TG_NOINLINE void wide_2(const work *k) { many_dots(k, 2, true); }
-static TG_NOINLINE void dots16_4(const work *k) { many_dots16(k, 4, false); }
-static TG_NOINLINE void dots16_2(const work *k) { many_dots16(k, 2, false); }
-static TG_NOINLINE void wide16_4(const work *k) { many_dots16(k, 4, true); }
-static TG_NOINLINE void wide16_2(const work *k) { many_dots16(k, 2, true); }
-static TG_NOINLINE void mins_6(const work *k) { many_mins(k, 6); }
-static TG_NOINLINE void mins_4(const work *k) { many_mins(k, 4); }
-static TG_NOINLINE void mins_2(const work *k) { many_mins(k, 2); }
+static TG_NOINLINE void dots_6(const work *k)
+{
+    many_dots(k, 6, false);
+}
+static TG_NOINLINE void dots_4(const work *k)
+{
+    many_dots(k, 4, false);
+}
+static TG_NOINLINE void dots_2(const work *k)
+{
+    many_dots(k, 2, false);
+}
+static TG_NOINLINE void wide_6(const work *k)
+{
+    many_dots(k, 6, true);
+}
+static TG_NOINLINE void wide_4(const work *k)
+{
+    many_dots(k, 4, true);
+}
+static TG_NOINLINE void wide_2(const work *k)
+{
+    many_dots(k, 2, true);
+}
+static TG_NOINLINE void dots16_4(const work *k)
+{
+    many_dots16(k, 4, false);
+}
+static TG_NOINLINE void dots16_2(const work *k)
+{
+    many_dots16(k, 2, false);
+}
+static TG_NOINLINE void wide16_4(const work *k)
+{
+    many_dots16(k, 4, true);
+}
+static TG_NOINLINE void wide16_2(const work *k)
+{
+    many_dots16(k, 2, true);
+}
+static TG_NOINLINE void mins_6(const work *k)
+{
+    many_mins(k, 6);
+}
+static TG_NOINLINE void mins_4(const work *k)
+{
+    many_mins(k, 4);
+}
+static TG_NOINLINE void mins_2(const work *k)
+{
+    many_mins(k, 2);
+}
 
 /* By [is_per16][is_wide][width / 2 - 1]. */
 static work_fn *const dot_instances[2][2][3] = {
@@ -543,8 +602,10 @@ static void multiply_slab(many_scratch *s, const tg_form *f, bool has_min, const
         k.c = s->c + t;
         get_rows(&k.x, x, t, n, 6, group);
         dot_instances[f->is_per16][x->lo != NULL][width / 2 - 1](&k);
-        if (has_min && f->is_per16) many_mins16(&k, n);
-        else if (has_min) min_instances[width / 2 - 1](&k);
+        if (has_min && f->is_per16)
+            many_mins16(&k, n);
+        else if (has_min)
+            min_instances[width / 2 - 1](&k);
     }
 }
 
@@ -693,17 +754,11 @@ static void matmul_q2_k(const tg_matmul *m)
 }
 
 tg_matmul_fn *const tg_avx512_matmul[TG_LAYOUT_COUNT] = {
-    [TG_LAYOUT_F32] = tg_avx512_matmul_f32,
-    [TG_LAYOUT_F16] = tg_avx512_matmul_f16,
-    [TG_LAYOUT_BF16] = tg_avx512_matmul_bf16,
-    [TG_LAYOUT_Q4_0] = matmul_q4_0,
-    [TG_LAYOUT_Q4_1] = matmul_q4_1,
-    [TG_LAYOUT_Q5_0] = matmul_q5_0,
-    [TG_LAYOUT_Q5_1] = matmul_q5_1,
-    [TG_LAYOUT_Q8_0] = matmul_q8_0,
-    [TG_LAYOUT_Q8_F] = matmul_q8_f,
-    [TG_LAYOUT_Q4_K] = matmul_q4_k,
-    [TG_LAYOUT_Q5_K] = matmul_q5_k,
-    [TG_LAYOUT_Q6_K] = matmul_q6_k,
+    [TG_LAYOUT_F32] = tg_avx512_matmul_f32,   [TG_LAYOUT_F16] = tg_avx512_matmul_f16,
+    [TG_LAYOUT_BF16] = tg_avx512_matmul_bf16, [TG_LAYOUT_Q4_0] = matmul_q4_0,
+    [TG_LAYOUT_Q4_1] = matmul_q4_1,           [TG_LAYOUT_Q5_0] = matmul_q5_0,
+    [TG_LAYOUT_Q5_1] = matmul_q5_1,           [TG_LAYOUT_Q8_0] = matmul_q8_0,
+    [TG_LAYOUT_Q8_F] = matmul_q8_f,           [TG_LAYOUT_Q4_K] = matmul_q4_k,
+    [TG_LAYOUT_Q5_K] = matmul_q5_k,           [TG_LAYOUT_Q6_K] = matmul_q6_k,
     [TG_LAYOUT_Q2_K] = matmul_q2_k,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx512_sample.c - the three loops over the vocabulary that choosing a token needs (sample.h). */
+ * avx512_sample.c - the three loops over the vocabulary that choosing a token needs (draw.h). */
 #include "kernel/avx512.h"
-#include "kernel/sample.h"
+#include "kernel/draw.h"
 
 /* Logits i .. i + 15, -inf beyond n. */
 TG_INLINE __m512 load_logits(const float *logits, int32_t i, int32_t n)

@@ -16,9 +16,9 @@ void tg_kernels_fill(tg_kernels *k, tg_cpu_tier tier)
         if (fill[t]) fill[t](k);
 }
 
-/* Rows are padded to the largest quantum (256 columns), so that one quantized row serves matrices of
- * any layout. The extra line: without it a width of 4096 would put the rows of a token block into
- * one set of an 8-way first-level cache. */
+/* Rows are padded to the largest quantum (256 columns), so that one quantized row serves
+ * matrices of any layout. The extra line: without it a width of 4096 would put the rows of a
+ * token block into one set of an 8-way first-level cache. */
 static int64_t get_padded(int64_t n_cols)
 {
     return (int64_t)tg_align_up((size_t)n_cols, 256) + TG_PART_COLS;

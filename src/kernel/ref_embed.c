@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ref_embed.c - one row of a packed matrix as float32.
  *
- * Codes are read one by one: a step embeds a row per token, which is nothing beside its matrices.
- * d q and (d sc) q have at most 24 bits, so they are exact and w is rounded at most once (q8_f's d is
- * a float: there the product rounds). */
+ * Codes are read one by one: a step embeds a row per token, which is nothing beside its
+ * matrices. d q and (d sc) q have at most 24 bits, so they are exact and w is rounded at most
+ * once (q8_f's d is a float: there the product rounds). */
 #include "kernel/form.h"
 #include "kernel/ref.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ref_sample.c - the definition of choosing a token: every probability, every id sorted. */
-#include "kernel/sample.h"
+#include "kernel/draw.h"
 
 size_t tg_sample_scratch_bytes(int32_t n_vocab)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * bench.h - how long kernels take: the best of 200 runs, and the ratio to ref.
  *
- * For matrices also the rate at which weights are read and multiplied, at three sizes: a working set
- * in the second-level cache, one in the third, and one that comes from memory (every run continues
- * where the last one ended). */
+ * For matrices also the rate at which weights are read and multiplied, at three sizes: a working
+ * set in the second-level cache, one in the third, and one that comes from memory (every run
+ * continues where the last one ended). */
 #ifndef TG_TESTS_KERNELS_BENCH_H
 #define TG_TESTS_KERNELS_BENCH_H
 

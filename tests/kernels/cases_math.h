@@ -182,8 +182,8 @@ static void check_gelu(check *c)
     check_glu_of(c, TG_ACT_GELU_TANH);
 }
 
-/* Exact activations from their definitions: x sigmoid(x), and GELU's tanh form (Hendrycks and Gimpel,
- * 2016): x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). */
+/* Exact activations from their definitions: x sigmoid(x), and GELU's tanh form (Hendrycks and
+ * Gimpel, 2016): x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). */
 static double act_exact(tg_act act, double x)
 {
     if (act == TG_ACT_SILU) return x / (1 + exp(-x));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cases_matmul.h - matrix products and embedding rows of every packed layout.
  *
- * Matrices are made as plain numbers (codes, scales, minima) and packed by place_*, written from the
- * drawings of layout.h, one number at a time; exact values come from the plain numbers in double, never
- * from the packed bytes. */
+ * Matrices are made as plain numbers (codes, scales, minima) and packed by place_*, written from
+ * the drawings of layout.h, one number at a time; exact values come from the plain numbers in
+ * double, never from the packed bytes. */
 #ifndef TG_TESTS_KERNELS_CASES_MATMUL_H
 #define TG_TESTS_KERNELS_CASES_MATMUL_H
 
@@ -15,8 +15,8 @@ typedef struct matrix {
     int64_t padded;
     size_t tile_stride;
     uint8_t *packed;
-    /* Per [row][padded column]: the factor and the code without its zero, and what is added; w = factor *
-     * code + offset. Float layouts: factor 1, code the weight. */
+    /* Per [row][padded column]: the factor and the code without its zero, and what is added; w =
+     * factor * code + offset. Float layouts: factor 1, code the weight. */
     double *factor, *code, *offset;
 } matrix;
 
@@ -28,8 +28,8 @@ static void place_f16(uint8_t *p, size_t i, uint16_t h)
     memcpy(p + 2 * i, &h, 2);
 }
 
-/* Puts code q of row r, column c (0..63) of a part; pieces at `nib`, `bits`, `pairs`, `bytes` (NULL:
- * the layout has none). */
+/* Puts code q of row r, column c (0..63) of a part; pieces at `nib`, `bits`, `pairs`, `bytes`
+ * (NULL: the layout has none). */
 static void place_code(uint8_t *nib, uint8_t *bits, uint8_t *pairs, uint8_t *bytes, int r, int c,
                        int q)
 {
@@ -100,8 +100,8 @@ static int next_code(check *c, int range, int kind, int i)
     return next_below(c, range);
 }
 
-/* One row of 64 columns: codes, scales, minima, bytes and plain numbers. `x` is a calm half: wild scales
- * may hold any f16. */
+/* One row of 64 columns: codes, scales, minima, bytes and plain numbers. `x` is a calm half:
+ * wild scales may hold any f16. */
 static void make_part_row(check *c, matrix *x, int32_t row, int64_t part, int kind, bool is_wild)
 {
     tg_layout l = x->layout;
@@ -209,8 +209,8 @@ static void make_matrix(check *c, matrix *x, tg_layout l, int32_t n_rows, int32_
     }
 }
 
-/* Activations of n_tokens rows in test buffer 1 (quantized) or 2 (floats). Kinds of codes: quantized
- * from floats, all 127, all -127 with low planes of -128. */
+/* Activations of n_tokens rows in test buffer 1 (quantized) or 2 (floats). Kinds of codes:
+ * quantized from floats, all 127, all -127 with low planes of -128. */
 static void make_activations(check *c, tg_a8 *a, const float **x, int32_t n_tokens, int32_t n_cols,
                              bool is_wide, int kind, mood how)
 {
@@ -244,25 +244,16 @@ typedef struct shape {
     int32_t n_rows, n_cols, n_tokens;
 } shape;
 
-static void run_matmul(check *c, const tg_kernels *k, const matrix *w, const tg_a8 *a,
-                       const float *x, int32_t n_tokens, const float *bias, bool is_add, float *y,
-                       int64_t y_stride, void *scratch)
+/* Fills what follows from the matrix into `m` and runs it. */
+static void run_matmul(const tg_kernels *k, const matrix *w, tg_matmul m)
 {
-    (void)c;
-    tg_matmul m = {.w = w->packed,
-                   .tile_stride = w->tile_stride,
-                   .n_tiles = w->n_tiles,
-                   .n_rows = w->n_rows,
-                   .n_cols = w->n_cols,
-                   .n_tokens = n_tokens,
-                   .a8 = tg_layout_rows[w->layout].is_quantized ? a : NULL,
-                   .x = x,
-                   .x_stride = w->n_cols,
-                   .bias = bias,
-                   .y = y,
-                   .y_stride = y_stride,
-                   .is_add = is_add,
-                   .scratch = scratch};
+    m.w = w->packed;
+    m.tile_stride = w->tile_stride;
+    m.n_tiles = w->n_tiles;
+    m.n_rows = w->n_rows;
+    m.n_cols = w->n_cols;
+    m.x_stride = w->n_cols;
+    if (!tg_layout_rows[w->layout].is_quantized) m.a8 = NULL;
     k->matmul[w->layout](&m);
 }
 
@@ -289,8 +280,17 @@ static void check_matmul_shape(check *c, tg_layout l, shape s)
     float *got = end_buffer(4, 4 * n), *want = end_buffer(5, 4 * n);
     void *scratch = end_buffer(6, TG_MATMUL_SCRATCH_BYTES);
     memset(scratch, next_below(c, 256), TG_MATMUL_SCRATCH_BYTES);
-    run_matmul(c, c->k, &w, &a, x, s.n_tokens, bias, is_add, got, stride, scratch);
-    run_matmul(c, c->ref, &w, &a, x, s.n_tokens, bias, is_add, want, stride, scratch);
+    tg_matmul m = {.n_tokens = s.n_tokens,
+                   .a8 = &a,
+                   .x = x,
+                   .bias = bias,
+                   .is_add = is_add,
+                   .y_stride = stride,
+                   .scratch = scratch};
+    m.y = got;
+    run_matmul(c->k, &w, m);
+    m.y = want;
+    run_matmul(c->ref, &w, m);
     compare_floats(c, "y", got, want, n);
 }
 
@@ -306,10 +306,12 @@ static void check_matmul_of(check *c, tg_layout l)
         check_matmul_shape(c, l, (shape){rows, 64, 1 + next_below(c, 9)});
     for (int32_t n = 1; n <= 129; n++)
         check_matmul_shape(c, l, (shape){17, n, 1 + next_below(c, 14)});
-    check_matmul_shape(c, l, (shape){33, 2304, 13}); /* more than one K slab */
-    check_matmul_shape(c, l, (shape){48, 2100, 3});
-    check_matmul_shape(c, l, (shape){32, 576, 67}); /* more than one token block */
-    check_matmul_shape(c, l, (shape){16, 256, 150});
+    for (int i = 0; i < 4; i++) { /* with other planes, bias and hostility each time */
+        check_matmul_shape(c, l, (shape){33, 2304, 13}); /* more than one K slab */
+        check_matmul_shape(c, l, (shape){48, 2100, 3});
+        check_matmul_shape(c, l, (shape){32, 576, 67}); /* more than one token block */
+        check_matmul_shape(c, l, (shape){16, 256, 150});
+    }
 }
 
 /* ref against the plain numbers in double. */
@@ -327,8 +329,13 @@ static void truth_matmul_of(check *c, tg_layout l)
         make_matrix(c, &w, l, s.n_rows, s.n_cols, 0, next_below(c, 6), false);
         make_activations(c, &a, &x, s.n_tokens, s.n_cols, is_wide, 0, CALM);
         float *y = end_buffer(4, 4 * (size_t)(s.n_tokens * s.n_rows));
-        run_matmul(c, c->ref, &w, &a, x, s.n_tokens, NULL, false, y, s.n_rows,
-                   end_buffer(6, TG_MATMUL_SCRATCH_BYTES));
+        run_matmul(c->ref, &w,
+                   (tg_matmul){.n_tokens = s.n_tokens,
+                               .a8 = &a,
+                               .x = x,
+                               .y = y,
+                               .y_stride = s.n_rows,
+                               .scratch = end_buffer(6, TG_MATMUL_SCRATCH_BYTES)});
         for (int32_t t = 0; t < s.n_tokens; t++) {
             tg_a8 q = tg_a8_from(&a, t);
             for (int32_t row = 0; row < s.n_rows; row++) {

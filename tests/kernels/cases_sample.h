@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cases_sample.h - every road to a token against the full sort of the definition. The definition's own
- * values are checked by tests/unit/kernel/test_sample.c. */
+ * cases_sample.h - every road to a token against the full sort of the definition. The
+ * definition's own values are checked by tests/unit/kernel/test_sample.c. */
 #ifndef TG_TESTS_KERNELS_CASES_SAMPLE_H
 #define TG_TESTS_KERNELS_CASES_SAMPLE_H
 

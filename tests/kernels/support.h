@@ -88,7 +88,8 @@ static float next_normal(check *c)
 /* How hostile the floats of a case are. */
 typedef enum mood { CALM, WILD, POISONED, N_MOODS } mood;
 
-/* CALM: normal. WILD: any exponent, denormals, zeros of both signs. POISONED: with infinities and NaN. */
+/* CALM: normal. WILD: any exponent, denormals, zeros of both signs. POISONED: with infinities
+ * and NaN. */
 static void fill_floats(check *c, float *x, size_t n, mood how)
 {
     static const float special[] = {0.0f,      -0.0f,           0x1p-149f,        -0x1p-149f,

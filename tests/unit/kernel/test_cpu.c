@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tiers, the table, the rows of quantized activations, the floating-point mode. */
 #include "check.h"
-
 #include "kernel/kernel.h"
 
 #include <math.h>

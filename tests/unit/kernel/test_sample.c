@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Choosing a token: values by hand, frequencies by chi-square, on every tier this machine has. */
 #include "check.h"
-
-#include "kernel/sample.h"
+#include "kernel/draw.h"
 
 #include <stdio.h>
 
@@ -38,8 +37,8 @@ static void temperature_zero_is_the_lowest_id_of_the_largest_logit(void **state)
     for (int tier = 0; tier < n_tiers; tier++)
         for (size_t i = 0; i < TG_COUNT(cold); i++)
             for (uint64_t seed = 0; seed < 50; seed++) {
-                tg_sample_params p = {.temperature = cold[i], .top_p = 0.1f, .top_k = 5,
-                                      .min_p = 0.9f, .seed = seed};
+                tg_sample_params p = {
+                    .temperature = cold[i], .top_p = 0.1f, .top_k = 5, .min_p = 0.9f, .seed = seed};
                 int32_t id = draw(tier, logits, 5, &p);
                 /* a temperature that only almost is 0 may still draw among equals, but here
                  * top_p keeps the first of them alone */
@@ -50,8 +49,8 @@ static void temperature_zero_is_the_lowest_id_of_the_largest_logit(void **state)
 static void nan_infinity_and_nothing_are_no_token(void **state)
 {
     (void)state;
-    const float bad[][3] = {{1, NAN, 2}, {1, INFINITY, 2}, {-INFINITY, -INFINITY, -INFINITY},
-                            {-NAN, 1, 1}};
+    const float bad[][3] = {
+        {1, NAN, 2}, {1, INFINITY, 2}, {-INFINITY, -INFINITY, -INFINITY}, {-NAN, 1, 1}};
     for (int tier = 0; tier < n_tiers; tier++)
         for (size_t i = 0; i < TG_COUNT(bad); i++)
             for (int way = 0; way < 3; way++) {
@@ -60,14 +59,16 @@ static void nan_infinity_and_nothing_are_no_token(void **state)
             }
 }
 
-/* The generator: the published vector of Philox4x32-10 for zeros (6627e8d5 e169c58d bc57ac4c 9b00dbd8),
- * and two computed by an independent implementation that also gives the published vectors for all ones
- * (408f276d ...) and for pi (d16cfe09 ...), whose counters cannot occur here. */
+/* The generator: the published vector of Philox4x32-10 for zeros (6627e8d5 e169c58d bc57ac4c
+ * 9b00dbd8), and two computed by an independent implementation that also gives the published
+ * vectors for all ones (408f276d ...) and for pi (d16cfe09 ...), whose counters cannot occur
+ * here. */
 static void the_generator_is_philox(void **state)
 {
     (void)state;
     assert_true(tg_sample_uniform(0, 0, 0) == (float)(0x6627e8d5u >> 8) * 0x1p-24f);
-    assert_true(tg_sample_uniform(0x0123456789abcdefu, 3, 7) == (float)(0x2b892e56u >> 8) * 0x1p-24f);
+    assert_true(tg_sample_uniform(0x0123456789abcdefu, 3, 7) ==
+                (float)(0x2b892e56u >> 8) * 0x1p-24f);
     assert_true(tg_sample_uniform(42, 0, 4095) == (float)(0x930e69cfu >> 8) * 0x1p-24f);
 }
 
@@ -110,7 +111,7 @@ static void top_p_keeps_the_shortest_run_that_reaches_it(void **state)
     static const struct {
         float top_p;
         uint32_t kept;
-    } cases[] = {{0.25f, 1}, {0.2500001f, 3}, {0.5f, 3},  {0.75f, 7}, {0.7500001f, 15},
+    } cases[] = {{0.25f, 1}, {0.2500001f, 3}, {0.5f, 3},  {0.75f, 7},      {0.7500001f, 15},
                  {1.0f, 15}, {0, 15},         {1e-9f, 1}, {0.9999999f, 15}};
     /* .5 .3 .2, away from the edges that rounding decides */
     static const float steps[] = {-0.6931472f, -1.2039728f, -1.6094379f};
@@ -139,20 +140,22 @@ static void top_k_breaks_ties_by_id_and_min_p_is_relative_to_the_best(void **sta
         int32_t top_k;
         float min_p;
         uint32_t kept;
-    } cases[] = {{1, 0, 2},       {2, 0, 6},       {3, 0, 14},      {4, 0, 15}, {5, 0, 31},
-                 {0, 0.36f, 15},  {0, 0.37f, 14},  {0, 0.99f, 14},  {9, 0, 31}, {4, 0.22f, 15},
-                 {0, 0.22f, 31}, {0, 0.23f, 15}};
+    } cases[] = {{1, 0, 2},  {2, 0, 6},      {3, 0, 14},     {4, 0, 15},
+                 {5, 0, 31}, {0, 0.36f, 15}, {0, 0.37f, 14}, {0, 0.99f, 14},
+                 {9, 0, 31}, {4, 0.22f, 15}, {0, 0.22f, 31}, {0, 0.23f, 15}};
     for (int tier = 0; tier < n_tiers; tier++)
         for (size_t i = 0; i < TG_COUNT(cases); i++) {
-            tg_sample_params p = {.temperature = 1, .top_k = cases[i].top_k,
-                                  .min_p = cases[i].min_p};
+            tg_sample_params p = {
+                .temperature = 1, .top_k = cases[i].top_k, .min_p = cases[i].min_p};
             assert_int_equal(draw_set(tier, logits, 5, p), cases[i].kept);
         }
 }
 
-/* 100 000 draws against the probabilities of what is kept, made to sum to 1 again: chi-square with
- * n - 1 degrees of freedom below its 99.99 % point (23.5 for 5 kept, 2 degrees of freedom: 18.4). */
-static void check_frequencies(int tier, tg_sample_params p, const double *want, int n_kept, double limit)
+/* 100 000 draws against the probabilities of what is kept, made to sum to 1 again: chi-square
+ * with n - 1 degrees of freedom below its 99.99 % point (23.5 for 5 kept, 2 degrees of freedom:
+ * 18.4). */
+static void check_frequencies(int tier, tg_sample_params p, const double *want, int n_kept,
+                              double limit)
 {
     static const float logits[] = {2, 1, 0, 1.5f, -1, 0.5f, -2, 0.25f};
     enum { DRAWS = 100000 };
@@ -162,8 +165,10 @@ static void check_frequencies(int tier, tg_sample_params p, const double *want, 
     double chi = 0;
     for (int i = 0; i < 8; i++) {
         double expected = want[i] * DRAWS;
-        if (expected == 0) assert_int_equal(count[i], 0);
-        else chi += (count[i] - expected) * (count[i] - expected) / expected;
+        if (expected == 0)
+            assert_int_equal(count[i], 0);
+        else
+            chi += (count[i] - expected) * (count[i] - expected) / expected;
     }
     if (chi > limit) fail_msg("chi-square %g of %d tokens", chi, n_kept);
 }
@@ -171,9 +176,10 @@ static void check_frequencies(int tier, tg_sample_params p, const double *want, 
 static void what_is_kept_shares_all_the_mass(void **state)
 {
     (void)state;
-    static const double e[] = {7.38905609893065, 2.718281828459045, 1, 4.4816890703380645,
-                               0.36787944117144233, 1.6487212707001282, 0.1353352832366127,
-                               1.2840254166877414}; /* exp of the logits above */
+    static const double e[] = {
+        7.38905609893065,   2.718281828459045,   1,
+        4.4816890703380645, 0.36787944117144233, 1.6487212707001282,
+        0.1353352832366127, 1.2840254166877414}; /* exp of the logits above */
     double all = 0, best3 = e[0] + e[3] + e[1], want[8];
     for (int i = 0; i < 8; i++)
         all += e[i];
@@ -225,8 +231,11 @@ static void penalties_divide_above_zero_and_multiply_below(void **state)
                                            {.id = 0, .is_seen = 1, .n_answer = 0},
                                            {.id = 1, .is_seen = 1, .n_answer = 0},
                                            {.id = 2, .is_seen = 0, .bias = 0.25f}};
-        tg_sample_params p = {.repeat_penalty = 1.2f, .presence = 0.5f, .frequency = 0.25f,
-                              .n_adjust = 3, .adjust_at = 1};
+        tg_sample_params p = {.repeat_penalty = 1.2f,
+                              .presence = 0.5f,
+                              .frequency = 0.25f,
+                              .n_adjust = 3,
+                              .adjust_at = 1};
         kernels[tier].sample_row(logits, 4, &p, adjust, scratch);
         /* 0 and 1 stand in the prompt only: the repetition penalty counts them, presence and
          * frequency do not */
@@ -244,8 +253,8 @@ static void presence_counts_once_and_frequency_each_time(void **state)
         float logits[] = {2, -2, 1};
         const tg_sample_adjust adjust[] = {{.id = 0, .is_seen = 1, .n_answer = 3, .bias = 1},
                                            {.id = 1, .is_seen = 1, .n_answer = 1}};
-        tg_sample_params p = {.repeat_penalty = 1.5f, .presence = 0.5f, .frequency = 0.25f,
-                              .n_adjust = 2};
+        tg_sample_params p = {
+            .repeat_penalty = 1.5f, .presence = 0.5f, .frequency = 0.25f, .n_adjust = 2};
         kernels[tier].sample_row(logits, 3, &p, adjust, scratch);
         assert_true(logits[0] == 2.0f - 0.5f - 0.75f); /* (2 + 1) / 1.5 = 2 */
         assert_true(logits[1] == -3.0f - 0.5f - 0.25f);
@@ -271,8 +280,9 @@ static int32_t count_kept(const float *logits, const int32_t *order, int32_t n,
 {
     double max = (double)logits[order[0]], mass = 0, run = 0;
     int32_t kept = p->top_k > 0 && p->top_k < n ? p->top_k : n, i;
-    while (kept > 1 && exp(((double)logits[order[kept - 1]] - max) / (double)p->temperature) *
-                               (1 + slack) < (double)p->min_p)
+    while (kept > 1 &&
+           exp(((double)logits[order[kept - 1]] - max) / (double)p->temperature) * (1 + slack) <
+               (double)p->min_p)
         kept--;
     if (p->top_p <= 0 || p->top_p >= 1) return kept;
     for (i = 0; i < kept; i++)
@@ -298,7 +308,8 @@ static void what_is_drawn_is_what_a_full_sort_keeps(void **state)
         sort_logits = logits;
         qsort(order, (size_t)n, sizeof *order, by_rank);
         static const float top_ps[] = {0, 0.3f, 0.9f}, min_ps[] = {0, 0.1f};
-        tg_sample_params p = {.temperature = 0.8f, .seed = tg_test_next(&seed),
+        tg_sample_params p = {.temperature = 0.8f,
+                              .seed = tg_test_next(&seed),
                               .top_k = (int32_t)(tg_test_next(&seed) % 20),
                               .top_p = top_ps[tg_test_next(&seed) % 3],
                               .min_p = min_ps[tg_test_next(&seed) % 2]};
@@ -306,7 +317,8 @@ static void what_is_drawn_is_what_a_full_sort_keeps(void **state)
         bool is_kept = false;
         for (int32_t j = 0; j < kept; j++)
             is_kept = is_kept || order[j] == first;
-        if (!is_kept) fail_msg("seed %#llx, case %d: id %d", (unsigned long long)tg_test_seed(), i, first);
+        if (!is_kept)
+            fail_msg("seed %#llx, case %d: id %d", (unsigned long long)tg_test_seed(), i, first);
         for (int tier = 1; tier < n_tiers; tier++)
             assert_int_equal(draw(tier, logits, n, &p), first);
     }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sample.h - the pieces of choosing a token that tests look at one by one, and the fast road.
+ * draw.h - the pieces of choosing a token that tests look at one by one, and the fast road.
  *
- * Two roads lead to the same token. The definition (ref_sample.c) makes every probability and sorts
- * every id. The fast one (tg_sample_fast, inlined into each wide tier) never sorts the vocabulary: it
- * gathers the few ids that can matter above a threshold, and takes them from a heap in the order of
- * the definition until it has enough; only three loops over the vocabulary need vectors. */
-#ifndef TG_KERNEL_SAMPLE_H
-#define TG_KERNEL_SAMPLE_H
+ * Two roads lead to the same token. The definition (ref_sample.c) makes every probability and
+ * sorts every id. The fast one (tg_sample_fast, inlined into each wide tier) never sorts the
+ * vocabulary: it gathers the few ids that can matter above a threshold, and takes them from a
+ * heap in the order of the definition until it has enough; only three loops over the vocabulary
+ * need vectors. */
+#ifndef TG_KERNEL_DRAW_H
+#define TG_KERNEL_DRAW_H
 
 #include "kernel/ref.h"
 
@@ -15,8 +16,8 @@ enum { TG_SAMPLE_BLOCK = 64 };
 /* The u of contract 13: uniform in [0, 1), a multiple of 2^-24. */
 float tg_sample_uniform(uint64_t seed, int32_t sample_index, int32_t position);
 
-/* "mass" of p [n] and the draw for a u in [0, 1], as kernel.h defines them. The draw returns -1 only
- * if every p is 0. */
+/* "mass" of p [n] and the draw for a u in [0, 1], as kernel.h defines them. The draw returns -1
+ * only if every p is 0. */
 float tg_sample_mass(const float *p, int32_t n);
 int32_t tg_sample_draw(const float *p, int32_t n, float u);
 
@@ -97,7 +98,8 @@ static inline void tg_sample_sort(uint64_t *keys, int32_t n)
 /* ---- the fast road */
 
 /* The three loops over the vocabulary, by tier.
- *   scan: the maximum of each block of 64 into block[], and of all; false if a logit is NaN or +inf.
+ *   scan: the maximum of each block of 64 into block[], and of all; false if a logit is NaN or
+ *   +inf.
  *   gather: keys of all logits >= least, from blocks whose maximum is; returns how many.
  *   weigh: p[i] = exp((logit - max) / temperature), 0 where p < min_p; block[] = sum16 of each. */
 typedef struct tg_sample_loops {
@@ -108,7 +110,8 @@ typedef struct tg_sample_loops {
                   float *block);
 } tg_sample_loops;
 
-/* The sum16 of the ids from *i on that share a block; the others of the block are dropped, so +0. */
+/* The sum16 of the ids from *i on that share a block; the others of the block are dropped, so
+ * +0. */
 static inline float tg_sample_few_block(const uint64_t *ids, const float *p, int32_t n, int32_t *i)
 {
     float lane[16] = {0};
@@ -170,8 +173,9 @@ static inline void tg_sample_keys_to_ids(uint64_t *keys, int32_t n)
     tg_sample_sort(keys, n);
 }
 
-/* top_k: the keys it keeps, in any order, at the returned place. The k-th largest of the blocks' maxima
- * is no larger than the k-th largest logit, so what lies above it is enough, and little more. */
+/* top_k: the keys it keeps, in any order, at the returned place. The k-th largest of the blocks'
+ * maxima is no larger than the k-th largest logit, so what lies above it is enough, and little
+ * more. */
 static inline uint64_t *tg_sample_top_k(const tg_sample_loops *v, const float *logits, int32_t n,
                                         int32_t k, const tg_sample_scratch *x)
 {
@@ -191,16 +195,16 @@ static inline uint64_t *tg_sample_top_k(const tg_sample_loops *v, const float *l
     return x->keys + n_found - k;
 }
 
-/* top_p alone: how many of the best ids it keeps, their keys at *kept; -1: all. Candidates are gathered
- * above a threshold that is lowered only when they do not suffice. */
+/* top_p alone: how many of the best ids it keeps, their keys at *kept; -1: all. Candidates are
+ * gathered above a threshold that is lowered only when they do not suffice. */
 static inline int32_t tg_sample_top_p(const tg_sample_loops *v, const float *logits, int32_t n,
-                                      float max, const tg_sample_params *s, const float *block_max,
-                                      float target, const tg_sample_scratch *x, uint64_t **kept)
+                                      float max, const tg_sample_params *s, float target,
+                                      const tg_sample_scratch *x, uint64_t **kept)
 {
     static const float depths[] = {4, 12, INFINITY};
     for (size_t i = 0; i < TG_COUNT(depths); i++) {
         float least = max - depths[i] * s->temperature, run = 0;
-        int32_t n_found = v->gather(logits, n, block_max, least, x->keys), n_kept = 0;
+        int32_t n_found = v->gather(logits, n, x->maxima, least, x->keys), n_kept = 0;
         tg_sample_heapify(x->keys, n_found);
         while (n_kept < n_found && (n_kept == 0 || run < target)) {
             uint64_t key = tg_sample_pop(x->keys, n_found - n_kept++);
@@ -260,7 +264,7 @@ TG_INLINE int32_t tg_sample_fast(const tg_sample_loops *v, float *logits, int32_
     for (int32_t b = 0; b < tg_sample_blocks(n); b++)
         mass = mass + x.block[b];
     uint64_t *kept;
-    int32_t n_kept = tg_sample_top_p(v, logits, n, max, s, x.maxima, s->top_p * mass, &x, &kept);
+    int32_t n_kept = tg_sample_top_p(v, logits, n, max, s, s->top_p * mass, &x, &kept);
     if (n_kept < 0) return tg_sample_all_draw(x.p, x.block, n, u);
     tg_sample_keys_to_ids(kept, n_kept);
     return tg_sample_few_draw(kept, x.p, n_kept, u);
