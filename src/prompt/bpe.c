@@ -7,12 +7,12 @@
  *
  * Three ways to the same ids. A word that is a token and whose merging was seen by the compiler to
  * give that token is looked up whole: most words of prose. A short word scans its few pairs. A long
- * one (a text without spaces, a vocabulary without word boundaries) keeps them in a heap. */
+ * one (a text without spaces, a vocabulary without word boundaries) keeps them in a queue. */
 #include "prompt/tokblob.h"
 
 #include <string.h>
 
-/* Up to here scanning all pairs for each merge is cheaper than a heap. */
+/* Up to here scanning all pairs for each merge is cheaper than a queue. */
 enum { SHORT_WORD = 40, NO_RANK = INT32_MAX };
 
 static const tg_tok_merge *find_merge(const tg_tokenizer *t, int32_t left, int32_t right)
@@ -31,7 +31,7 @@ static const tg_tok_merge *find_merge(const tg_tokenizer *t, int32_t left, int32
 static int32_t find_rank(const tg_tokenizer *t, int32_t left, int32_t right)
 {
     const tg_tok_merge *m = find_merge(t, left, right);
-    return m ? m->rank : NO_RANK;
+    return m && m->rank >= 0 && m->rank < t->h->n_ranks ? m->rank : NO_RANK;
 }
 
 /* ---- symbols of a word */
@@ -175,67 +175,22 @@ static void merge_by_scan(tg_tok_scratch *s)
     }
 }
 
-/* A binary heap of rank << 32 | place: the lowest rank, then the leftmost. An entry is stale when
- * its symbol has another rank by now; the rank of a dead one is NO_RANK. */
-typedef struct heap {
-    uint64_t *at;
-    size_t n;
-} heap;
-
-static void sift_down(heap *h, size_t i)
+/* A pair is stale when its symbol has another rank by now; the rank of a dead one is NO_RANK. */
+static tg_status merge_by_queue(tg_tok_scratch *s, int32_t n, tg_err *e)
 {
-    uint64_t x = h->at[i];
-    for (size_t child; (child = 2 * i + 1) < h->n; i = child) {
-        if (child + 1 < h->n && h->at[child + 1] < h->at[child]) child++;
-        if (h->at[child] >= x) break;
-        h->at[i] = h->at[child];
-    }
-    h->at[i] = x;
-}
-
-static uint64_t pop(heap *h)
-{
-    uint64_t top = h->at[0];
-    h->at[0] = h->at[--h->n];
-    if (h->n) sift_down(h, 0);
-    return top;
-}
-
-static void push(heap *h, const tg_tok_scratch *s, int32_t i)
-{
-    if (s->symbols[i].rank == NO_RANK) return;
-    uint64_t x = (uint64_t)(uint32_t)s->symbols[i].rank << 32 | (uint32_t)i;
-    size_t k = h->n++;
-    for (; k > 0 && h->at[(k - 1) / 2] > x; k = (k - 1) / 2)
-        h->at[k] = h->at[(k - 1) / 2];
-    h->at[k] = x;
-}
-
-static tg_status merge_by_heap(tg_tok_scratch *s, int32_t n, tg_err *e)
-{
-    /* n - 1 pairs at first; each of at most n - 1 merges takes one and may add two. */
-    size_t want = 2 * (size_t)n;
-    if (want > s->n_heap) {
-        tg_mem_free(s->heap);
-        s->heap = TG_NEW_ARRAY(uint64_t, want);
-        s->n_heap = s->heap ? want : 0;
-        if (!s->heap) return tg_fail_nomem(e, want * sizeof *s->heap, "the pairs of a word");
-    }
-    heap h = {s->heap, 0};
-    for (int32_t i = 0; i < n; i++)
-        if (s->symbols[i].rank != NO_RANK)
-            h.at[h.n++] = (uint64_t)(uint32_t)s->symbols[i].rank << 32 | (uint32_t)i;
-    for (size_t i = h.n / 2; i-- > 0;)
-        sift_down(&h, i);
-    while (h.n) {
-        uint64_t top = pop(&h);
-        int32_t i = (int32_t)(uint32_t)top;
-        if (s->symbols[i].id < 0 || s->symbols[i].rank != (int32_t)(top >> 32)) continue;
+    int32_t i, rank;
+    tg_pairs_begin(&s->pairs, (size_t)n, s->t->h->n_ranks);
+    for (i = 0; i < n; i++)
+        if (s->symbols[i].rank != NO_RANK) tg_pairs_push(&s->pairs, s->symbols[i].rank, i);
+    while (tg_pairs_pop(&s->pairs, &rank, &i)) {
+        if (s->symbols[i].rank != rank) continue;
         merge_with_next(s, i);
-        push(&h, s, i);
-        if (s->symbols[i].prev >= 0) push(&h, s, s->symbols[i].prev);
+        int32_t prev = s->symbols[i].prev;
+        if (prev >= 0 && s->symbols[prev].rank != NO_RANK)
+            tg_pairs_push(&s->pairs, s->symbols[prev].rank, prev);
+        if (s->symbols[i].rank != NO_RANK) tg_pairs_push(&s->pairs, s->symbols[i].rank, i);
     }
-    return TG_OK;
+    return s->pairs.is_failed ? tg_fail_nomem(e, (size_t)n * 16, "the pairs of a word") : TG_OK;
 }
 
 /* ---- a word's ids */
@@ -276,7 +231,7 @@ tg_status tg_bpe_merge(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg
     for (int32_t i = 0; i + 1 < y.n; i++)
         s->symbols[i].rank = find_rank(s->t, s->symbols[i].id, s->symbols[i + 1].id);
     if (y.n > SHORT_WORD)
-        TG_TRY(merge_by_heap(s, y.n, e));
+        TG_TRY(merge_by_queue(s, y.n, e));
     else if (y.n > 1)
         merge_by_scan(s);
     for (int32_t i = y.n ? 0 : -1; i >= 0; i = s->symbols[i].next)

@@ -148,6 +148,10 @@ static tg_status check_header(const tg_tok_header *h, size_t n_bytes, tg_err *e)
     if (h->n_added < 0 || h->n_prefix < 0 || h->n_suffix < 0 || h->n_prefix > TG_TOK_MAX_STEPS ||
         h->n_suffix > TG_TOK_MAX_STEPS || h->max_key_bytes < 0 || h->n_left < 0 || h->n_right < 0)
         return corrupt(e, "a negative or huge count");
+    /* One list of pairs a rank is made on demand: no more ranks than merges or tokens. */
+    if (h->n_ranks < 0 ||
+        (uint64_t)h->n_ranks > (uint64_t)h->n_vocab + h->sections[TG_TOK_MERGES].n_bytes / 16)
+        return corrupt(e, "its count of ranks");
     int32_t n = h->n_vocab;
     if (!is_id_or_none(h->bos_id, n) || !is_id_or_none(h->eos_id, n) ||
         !is_id_or_none(h->unk_id, n) || !is_id_or_none(h->pad_id, n) ||

@@ -14,6 +14,7 @@
 #define TG_PROMPT_TOKBLOB_H
 
 #include "base/mem.h"
+#include "prompt/pairs.h"
 #include "prompt/tok.h"
 #include "prompt/tokregex.h"
 
@@ -82,9 +83,13 @@ typedef struct tg_tok_header {
     uint32_t word_suffix_at, word_suffix_bytes; /* put after the symbol that ends a word */
     int32_t n_left, n_right, left_cp, right_cp; /* characters taken off a decoded text's ends */
     int32_t drop_cp;
-    uint32_t reserved[8];
+    int32_t n_ranks; /* ranks of merges are below */
+    uint32_t reserved[9];
     tg_tok_range sections[TG_TOK_SECTION_COUNT];
 } tg_tok_header;
+
+/* No padding anywhere: the bytes of a blob are a function of its contents. */
+_Static_assert(sizeof(tg_tok_header) == 160 + 16 * TG_TOK_SECTION_COUNT, "the header's layout");
 
 typedef struct tg_tok_slot {
     uint32_t hash; /* upper half of the key's hash */
@@ -154,6 +159,8 @@ typedef struct tg_tok_step {
     uint32_t reserved;
 } tg_tok_step;
 
+_Static_assert(sizeof(tg_tok_node) == 12 && sizeof(tg_tok_step) == 32, "layouts of the blob");
+
 enum { TG_TOK_MAX_STEPS = 256, TG_TOK_MAX_WORD_AFFIX = 60 };
 
 /* ---- reading in place */
@@ -206,8 +213,8 @@ typedef struct tg_tok_scratch {
     tg_spans words[2], matches;
     tg_regex_scratch regex;
     tg_bpe_symbol *symbols;
-    uint64_t *heap;
-    size_t n_symbols, n_heap; /* capacities */
+    size_t n_symbols; /* capacity */
+    tg_pairs pairs;
     tg_tokenizer const *t;
     tg_ids *out;
     tg_spans *spans; /* NULL: not asked for */

@@ -150,6 +150,7 @@ void tg_tok_build_add_merge(tg_tok_build *b, int32_t left, int32_t right, int32_
             break;
         }
     b->merges[i] = (tg_tok_merge){left, right, rank, id};
+    b->h.n_ranks = TG_MAX(b->h.n_ranks, rank + 1);
 }
 
 /* ---- steps, strings, added tokens */
@@ -354,6 +355,45 @@ static tg_status make_seams(tg_tok_build *b, tables *t, tg_err *e)
     return TG_OK;
 }
 
+/* ---- normalized contents */
+
+static tg_status normalize_contents(tg_tok_build *b, tg_tok_scratch *s, tg_err *e)
+{
+    for (int32_t i = 0; i < b->n_added; i++) {
+        tg_tok_build_added *a = &b->added[i];
+        if (!(a->flags & TG_TOK_ADDED_NORMALIZED)) continue;
+        int w = 0;
+        tg_tok_view v = {a->content.ptr, a->content.len, NULL, 0};
+        tg_spans_clear(&s->words[0]);
+        tg_spans_push(&s->words[0], 0, (int32_t)v.len);
+        TG_TRY(tg_tok_steps_run(s, &v, &w, 0, b->h.n_norm, e));
+        a->match = tg_tok_build_copy(b, (tg_str){v.ptr ? v.ptr : "", v.len});
+        if (!a->match.ptr) return no_memory(e, v.len);
+        b->entries[a->id].piece = a->match;
+    }
+    return TG_OK;
+}
+
+tg_status tg_tok_build_normalize_added(tg_tok_build *b, tg_err *e)
+{
+    /* As much of an open tokenizer as its normalizers need. */
+    tg_regex **regex = TG_ARENA_ARRAY(&b->arena, tg_regex *, b->h.n_norm);
+    const tg_tok_step *steps = (const void *)tg_buf_cstr(&b->steps);
+    tg_tokenizer t = {
+        .h = &b->h, .steps = steps, .strings = tg_buf_cstr(&b->strings), .regex = regex};
+    tg_status status = regex ? TG_OK : no_memory(e, (size_t)b->h.n_norm * sizeof *regex);
+    for (int32_t i = 0; i < b->h.n_norm && status == TG_OK; i++)
+        if (steps[i].op == TG_TOK_REPLACE_REGEX)
+            status =
+                tg_regex_new(&regex[i], (tg_str){t.strings + steps[i].a_at, steps[i].a_bytes}, e);
+    tg_tok_scratch s = {.t = &t, .pinned = -1};
+    if (status == TG_OK) status = normalize_contents(b, &s, e);
+    tg_tok_scratch_deinit(&s);
+    for (int32_t i = 0; regex && i < b->h.n_norm; i++)
+        tg_regex_free(regex[i]);
+    return status;
+}
+
 /* ---- tries */
 
 typedef struct trie_item {
@@ -422,9 +462,6 @@ static tg_status make_trie(tg_tok_build *b, tg_buf *out, bool is_norm, tg_err *e
 
 static tg_status make_added(tg_tok_build *b, tables *t, tg_err *e)
 {
-    tg_buf_clear(&t->at[TG_TOK_ADDED]);
-    tg_buf_clear(&t->at[TG_TOK_TRIE_RAW]);
-    tg_buf_clear(&t->at[TG_TOK_TRIE_NORM]);
     for (int32_t i = 0; i < b->n_added; i++) {
         const tg_tok_build_added *a = &b->added[i];
         tg_tok_added x = {.n_bytes = (uint32_t)a->content.len, .id = a->id, .flags = a->flags};
@@ -479,27 +516,6 @@ static tg_status write_blob(tg_tok_build *b, const tables *t, tg_buf *blob, tg_e
     return TG_OK;
 }
 
-/* What normalizers make of the contents that are looked up in normalized text. */
-static tg_status normalize_added(tg_tok_build *b, const tg_tokenizer *t, tg_err *e)
-{
-    tg_tok_scratch s = {.t = t, .pinned = -1};
-    tg_status status = TG_OK;
-    for (int32_t i = 0; i < b->n_added && status == TG_OK; i++) {
-        tg_tok_build_added *a = &b->added[i];
-        if (!(a->flags & TG_TOK_ADDED_NORMALIZED)) continue;
-        int w = 0;
-        tg_tok_view v = {a->content.ptr, a->content.len, NULL, 0};
-        tg_spans_clear(&s.words[0]);
-        tg_spans_push(&s.words[0], 0, (int32_t)v.len);
-        status = tg_tok_steps_run(&s, &v, &w, 0, b->h.n_norm, e);
-        if (status != TG_OK) break;
-        a->match = tg_tok_build_copy(b, (tg_str){v.ptr ? v.ptr : "", v.len});
-        if (!a->match.ptr) status = no_memory(e, v.len);
-    }
-    tg_tok_scratch_deinit(&s);
-    return status;
-}
-
 /* Marks the tokens whose key, merged, gives them back. */
 static tg_status mark_whole(tg_tok_build *b, const tg_tokenizer *t, tg_buf *flags, tg_err *e)
 {
@@ -527,7 +543,6 @@ static tg_status refine(tg_tok_build *b, tables *t, tg_err *e)
     tg_tokenizer *open = NULL;
     tg_status s = write_blob(b, t, &draft, e);
     if (s == TG_OK) s = tg_tokenizer_open(&open, draft.ptr, draft.len, e);
-    if (s == TG_OK) s = normalize_added(b, open, e);
     if (s == TG_OK) s = mark_whole(b, open, &t->at[TG_TOK_FLAGS], e);
     tg_tokenizer_close(open);
     tg_buf_deinit(&draft);
@@ -546,11 +561,8 @@ static tg_status finish(tg_tok_build *b, tables *t, tg_buf *blob, tg_err *e)
     b->h.n_suffix = (int32_t)b->suffix.len;
     tg_buf_add(&t->at[TG_TOK_AFFIX], b->prefix.ptr, b->prefix.len * sizeof(int32_t));
     tg_buf_add(&t->at[TG_TOK_AFFIX], b->suffix.ptr, b->suffix.len * sizeof(int32_t));
-    size_t n_strings = b->strings.len;
     TG_TRY(make_added(b, t, e));
     TG_TRY(refine(b, t, e));
-    b->strings.len = n_strings; /* the contents are added anew */
-    TG_TRY(make_added(b, t, e));
     tg_buf out = {0};
     tg_status s = write_blob(b, t, &out, e);
     if (s == TG_OK) tg_buf_add_str(blob, tg_buf_str(&out));

@@ -41,7 +41,8 @@ typedef struct tg_tok_build {
     tg_tok_build_added *added;
     int32_t n_added, size_added;
     tg_ids prefix, suffix;
-    bool may_cut; /* a character without a symbol always becomes its bytes: seams are safe */
+    bool has_affix; /* a post-processor has put ids around the text */
+    bool may_cut;   /* a character without a symbol always becomes its bytes: seams are safe */
 } tg_tok_build;
 
 void tg_tok_build_init(tg_tok_build *b);
@@ -64,6 +65,10 @@ TG_MUST_USE tg_status tg_tok_build_add_step(tg_tok_build *b, bool is_pre, tg_tok
 TG_MUST_USE tg_status tg_tok_build_add_added(tg_tok_build *b, tg_str content, int32_t id,
                                              uint32_t flags, tg_err *e);
 uint32_t tg_tok_build_add_string(tg_tok_build *b, tg_str s);
+
+/* Runs the normalizers over the contents that are looked up in normalized text. Such a token also
+ * prints what it was normalized to: so does the reference library. Before the decoders. */
+TG_MUST_USE tg_status tg_tok_build_normalize_added(tg_tok_build *b, tg_err *e);
 
 /* A copy in the arena; NULL ptr when memory is refused. */
 tg_str tg_tok_build_copy(tg_tok_build *b, tg_str s);

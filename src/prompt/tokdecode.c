@@ -218,18 +218,19 @@ tg_status tg_tok_add_decoder(tg_tok_build *b, const json_t *part, const tg_tok_p
 
 /* ---- post-processors: what they do to ids is to put some around the text */
 
-/* A processor works on what the one before made: its ids go outside. */
-static tg_status put_around(tg_tok_build *b, const tg_ids *prefix, const tg_ids *suffix, tg_err *e)
+/* Behind one that adds ids the library hands the next a pair of texts, which no file means. */
+static tg_status put_around(tg_tok_build *b, const tg_ids *prefix, const tg_ids *suffix,
+                            const tg_tok_place *at, tg_err *e)
 {
-    tg_ids front = {0};
+    if (b->has_affix)
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "%s is the second post-processor that adds tokens, which is not built",
+                       at->path);
+    b->has_affix = true;
     for (size_t i = 0; i < prefix->len; i++)
-        tg_ids_push(&front, prefix->ptr[i]);
-    for (size_t i = 0; i < b->prefix.len; i++)
-        tg_ids_push(&front, b->prefix.ptr[i]);
+        tg_ids_push(&b->prefix, prefix->ptr[i]);
     for (size_t i = 0; i < suffix->len; i++)
         tg_ids_push(&b->suffix, suffix->ptr[i]);
-    tg_ids_deinit(&b->prefix);
-    b->prefix = front;
     TG_TRY(tg_ids_check(&b->prefix, e));
     return tg_ids_check(&b->suffix, e);
 }
@@ -290,7 +291,7 @@ static tg_status add_template(tg_tok_build *b, const json_t *part, const tg_tok_
 {
     tg_ids prefix = {0}, suffix = {0};
     tg_status s = read_template(b, part, at, &prefix, &suffix, e);
-    if (s == TG_OK) s = put_around(b, &prefix, &suffix, e);
+    if (s == TG_OK) s = put_around(b, &prefix, &suffix, at, e);
     tg_ids_deinit(&prefix);
     tg_ids_deinit(&suffix);
     return s;
@@ -302,7 +303,7 @@ static tg_status add_cls_sep(tg_tok_build *b, const json_t *part, const tg_tok_p
     tg_ids prefix = {0}, suffix = {0};
     tg_status s = push_id(b, json_array_get(json_object_get(part, "cls"), 1), at, &prefix, e);
     if (s == TG_OK) s = push_id(b, json_array_get(json_object_get(part, "sep"), 1), at, &suffix, e);
-    if (s == TG_OK) s = put_around(b, &prefix, &suffix, e);
+    if (s == TG_OK) s = put_around(b, &prefix, &suffix, at, e);
     tg_ids_deinit(&prefix);
     tg_ids_deinit(&suffix);
     return s;

@@ -36,7 +36,7 @@ static int32_t type_of(const tg_gguf_vocab *v, int32_t id)
 #define QWEN2  CONTRACTIONS "|" LETTERS "|\\p{N}|" SIGNS "|" BLANKS
 #define QWEN35                                                                                     \
     CONTRACTIONS                                                                                   \
-        "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" BLANKS
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" BLANKS
 #define CASED(digits, tail)                                                                        \
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" tail "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER    \
     "*" tail "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" BLANKS
@@ -112,8 +112,6 @@ static tg_status find_pre(const tg_gguf_vocab *v, size_t *out, tg_err *e)
 
 static tg_status add_tokens(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
 {
-    if (v->n_tokens < 1)
-        return tg_fail(e, TG_E_CORRUPT, "tokenizer.ggml.tokens is absent or empty");
     for (int32_t i = 0; i < v->n_tokens; i++) {
         int32_t type = type_of(v, i);
         if (type < TYPE_NORMAL || type > TYPE_BYTE)
@@ -416,6 +414,8 @@ static const struct {
 
 tg_status tg_tokenizer_compile_gguf(tg_buf *blob, const tg_gguf_vocab *v, tg_err *e)
 {
+    if (v->n_tokens < 1)
+        return tg_fail(e, TG_E_CORRUPT, "tokenizer.ggml.tokens is absent or empty");
     for (size_t i = 0; i < TG_COUNT(models); i++) {
         if (!tg_str_is(v->model, models[i].name)) continue;
         tg_tok_build b;

@@ -347,6 +347,7 @@ static tg_status build(tg_tok_build *b, const json_t *root, const json_t *config
     TG_TRY(tg_tok_add_pre_tokenizer(b, json_object_get(root, "pre_tokenizer"), &at, e));
     TG_TRY(add_model(b, json_object_get(root, "model"), e));
     TG_TRY(add_all_added(b, root, e));
+    TG_TRY(tg_tok_build_normalize_added(b, e));
     at = tg_tok_place_under(&top, "decoder", -1);
     TG_TRY(tg_tok_add_decoder(b, json_object_get(root, "decoder"), &at, e));
     at = tg_tok_place_under(&top, "post_processor", -1);

@@ -257,9 +257,9 @@ static tg_status add_whitespace(tg_tok_build *b, const json_t *part, const tg_to
 {
     (void)part;
     (void)at;
-    /* The library runs this one through another engine, whose \w also holds the two joiners. */
-    return tg_tok_add_split(b, TG_STR("[\\w\\u200c\\u200d]+|[^\\w\\u200c\\u200d\\s]+"),
-                            TG_TOK_REMOVED, true, e);
+    /* The library runs this one through another engine, whose \w is Unicode's own. */
+#define WORDS "\\p{Alphabetic}\\p{M}\\d\\p{Pc}\\u200c\\u200d"
+    return tg_tok_add_split(b, TG_STR("[" WORDS "]+|[^" WORDS "\\s]+"), TG_TOK_REMOVED, true, e);
 }
 
 static tg_status add_whitespace_split(tg_tok_build *b, const json_t *part, const tg_tok_place *at,

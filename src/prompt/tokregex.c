@@ -8,9 +8,11 @@
 #include <string.h>
 
 /* What Oniguruma's Unicode tables mean by the short classes, as the inside of a PCRE2 set. PCRE2's
- * own \s also holds U+180E, and its \w lacks marks and joining punctuation. */
+ * own \s also holds U+180E, and its \w lacks marks and joining punctuation; Oniguruma's \w holds
+ * the numbers of Latin-1 that are no digits. Compared over all code points: what remains different
+ * are characters that Unicode got after PCRE2's version of it. */
 #define SPACE "\\p{White_Space}"
-#define WORD  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORD  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 #define HEX   "0-9A-Fa-f"
 
 enum { MAX_DEPTH = 250 };

@@ -21,7 +21,7 @@ void tg_tok_scratch_deinit(tg_tok_scratch *s)
     tg_spans_deinit(&s->matches);
     tg_regex_scratch_deinit(&s->regex);
     tg_mem_free(s->symbols);
-    tg_mem_free(s->heap);
+    tg_pairs_deinit(&s->pairs);
     *s = (tg_tok_scratch){0};
 }
 
