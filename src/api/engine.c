@@ -18,6 +18,7 @@ struct tg_engine {
     pthread_mutex_t step_lock, lock;
     pthread_cond_t changed; /* with `lock`: a request came, ended, or the engine stops */
     tg_request *inbox;      /* submitted, not yet in the scheduler; oldest first */
+    tg_request *running;    /* in the scheduler; may hold some that have just ended */
     pthread_t thread;
     bool is_started, is_stopping;
 };
@@ -25,7 +26,7 @@ struct tg_engine {
 struct tg_request {
     tg_engine *engine;
     tg_task *task;
-    tg_request *next; /* in the inbox */
+    tg_request *next; /* in the inbox, then among the running */
     tg_request_options options;
     char **stop; /* copies */
     size_t longest_stop;
@@ -305,16 +306,21 @@ void tg_request_cancel(tg_request *r)
     pthread_mutex_unlock(&r->engine->lock);
 }
 
+static void remove_from(tg_request **list, const tg_request *r)
+{
+    while (*list && *list != r)
+        list = &(*list)->next;
+    if (*list) *list = r->next;
+}
+
 void tg_request_free(tg_request *r)
 {
     if (!r) return;
     tg_engine *g = r->engine;
     pthread_mutex_lock(&g->step_lock);
     pthread_mutex_lock(&g->lock);
-    tg_request **at = &g->inbox;
-    while (*at && *at != r)
-        at = &(*at)->next;
-    if (*at) *at = r->next;
+    remove_from(&g->inbox, r);
+    remove_from(&g->running, r);
     pthread_mutex_unlock(&g->lock);
     free_request(r);
     pthread_mutex_unlock(&g->step_lock);
@@ -355,9 +361,19 @@ static void take_inbox(tg_engine *g)
     while (g->inbox) {
         tg_request *r = g->inbox;
         g->inbox = r->next;
-        r->next = NULL;
+        r->next = g->running;
+        g->running = r;
         r->is_in_inbox = false;
         tg_sched_add(g->sched, r->task);
+    }
+    for (tg_request **at = &g->running; *at;) {
+        tg_request *r = *at;
+        if (r->finish != TG_FINISH_NONE) {
+            *at = r->next;
+            continue;
+        }
+        if (r->is_cancelled) tg_task_cancel(r->task);
+        at = &r->next;
     }
     pthread_mutex_unlock(&g->lock);
 }
