@@ -6,12 +6,13 @@
  * the last one that reads it, both included, so results and inputs of one instruction never share
  * memory, save in place. The residual stream lives from the embedding to the tail.
  *
- * Values that are written over one another form a root and its aliases. Roots are placed one by one,
- * each into the smallest gap that holds it among the roots that live at the same time, else behind
- * them; once in the order of falling size, once long lives first, and the smaller arena is kept. That
- * takes O(n^2 log n) steps for n roots and gives at most the sum of all; no plan can be smaller than
- * the largest sum of live bytes (tg_plan_live_bytes), which the plans of Llama's and Gemma's form
- * reach (test_memplan). Finding the best order is NP-hard, so no bound in between is claimed. */
+ * Values that are written over one another form a root and its aliases. Roots are placed one by
+ * one, each into the smallest gap that holds it among the roots that live at the same time, else
+ * behind them; once in the order of falling size, once long lives first, and the smaller arena is
+ * kept. That takes O(n^2 log n) steps for n roots and gives at most the sum of all; no plan can be
+ * smaller than the largest sum of live bytes (tg_plan_live_bytes), which the plans of Llama's and
+ * Gemma's form reach (test_memplan). Finding the best order is NP-hard, so no bound in between is
+ * claimed. */
 #include "compile/pass.h"
 
 #include <inttypes.h>

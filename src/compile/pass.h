@@ -35,8 +35,8 @@ typedef tg_status tg_choose_layout_fn(void *context, tg_weight_role role, int32_
 TG_MUST_USE tg_status tg_graph_place_weights(const tg_graph *g, tg_program *p, tg_arena *arena,
                                              tg_choose_layout_fn *choose, void *context, tg_err *e);
 
-/* specialise.c and memplan.c: all plans of a fused and grouped graph, by kind and bucket. The numbers of *p (batch,
- * max_length, speculation) are set. */
+/* specialise.c and memplan.c: all plans of a fused and grouped graph, by kind and bucket. The
+ * numbers of *p (batch, max_length, speculation) are set. */
 TG_MUST_USE tg_status tg_graph_plan(const tg_graph *g, tg_program *p, const int32_t *buckets,
                                     int32_t n_buckets, tg_arena *arena, tg_err *e);
 

@@ -324,9 +324,9 @@ static char *make_path(tg_artifact_writer *w, const char *dir, const char *name)
     return path;
 }
 
-/* Removes a temporary folder whose lock we hold: the lock goes last, and the folder with it. Another
- * process may look at the same remains at this moment, so that the last step can fail and be done
- * by the other. */
+/* Removes a temporary folder whose lock we hold: the lock goes last, and the folder with it.
+ * Another process may look at the same remains at this moment, so that the last step can fail and
+ * be done by the other. */
 static void remove_temporary(tg_artifact_writer *w, const char *tmp)
 {
     tg_err e = {0};

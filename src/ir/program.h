@@ -100,9 +100,9 @@ typedef struct tg_plan_value {
 /* Values that live in the step's input and output buffers instead of the arena. */
 enum { TG_IO_TOKENS = -1, TG_IO_LOGITS = -2, TG_IO_IDS = -3 };
 
-/* A node of the graph, its values those of the plan. The memory of a value is used again as soon as its
- * last reader is done: an instruction ends everywhere before the next begins, unless a device has
- * made sure that the two share no memory. */
+/* A node of the graph, its values those of the plan. The memory of a value is used again as soon as
+ * its last reader is done: an instruction ends everywhere before the next begins, unless a device
+ * has made sure that the two share no memory. */
 typedef struct tg_instr {
     int32_t op;
     int32_t out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * artifact.json beside sound files: any text either is refused with a message or opens the artifact.
- * The text's own checksum is made right, as a fuzzer would never find it. */
+ * artifact.json beside sound files: any text either is refused with a message or opens the
+ * artifact. The text's own checksum is made right, as a fuzzer would never find it. */
 #include "../unit/ir/handmade.h"
 #include "ir/artifact.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * eval.h - what a graph means, in double, written from the meanings in ops.def: the judge of passes. It
- * runs a graph with memory of its own for every value, or a plan inside one arena at the plan's
- * offsets, so that a fusion that changes the function or a place that is used twice shows in numbers.
- * One row, positions from 0; weights are a hash of role, layer and index. */
+ * eval.h - what a graph means, in double, written from the meanings in ops.def: the judge of
+ * passes. It runs a graph with memory of its own for every value, or a plan inside one arena at the
+ * plan's offsets, so that a fusion that changes the function or a place that is used twice shows in
+ * numbers. One row, positions from 0; weights are a hash of role, layer and index. */
 #ifndef TG_TESTS_EVAL_H
 #define TG_TESTS_EVAL_H
 

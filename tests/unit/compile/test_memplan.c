@@ -28,7 +28,8 @@ static void unmake(made *m)
     tg_graph_free(m->g);
 }
 
-/* ---- liveness by running through the steps one by one, layers unrolled: not as the planner does it */
+/* ---- liveness by running through the steps one by one, layers unrolled: not as the planner does
+ * it */
 
 enum { MAX_STEPS = 256 };
 
@@ -122,8 +123,8 @@ static void every_value_is_inside_its_arena_and_aligned(void **state)
     }
 }
 
-/* Llama's layer: the stream with q and the attention's result, or with the result of gate and up. 64
- * tokens: 64 * 16 * 4 = 4096 bytes, 64 * 24 * 4 = 6144. Together 3 * 4096 = 12288 and 10240.
+/* Llama's layer: the stream with q and the attention's result, or with the result of gate and up.
+ * 64 tokens: 64 * 16 * 4 = 4096 bytes, 64 * 24 * 4 = 6144. Together 3 * 4096 = 12288 and 10240.
  * Gemma's: stream + down's result + gate and up's: 2 * 4096 + 6144 = 14336. */
 static void no_smaller_arena_is_possible_for_the_common_layers(void **state)
 {
@@ -146,7 +147,8 @@ static void layers_that_call_the_same_body_in_a_row_are_one_segment(void **state
 {
     (void)state;
     made m = make((toy){.n_layers = 7, .is_gemma = true}, true);
-    /* Sliding 0 1, global 2, sliding 3 4, global 5, sliding 6; before and after them head and tail. */
+    /* Sliding 0 1, global 2, sliding 3 4, global 5, sliding 6; before and after them head and tail.
+     * */
     const int32_t n_layers[] = {0, 2, 1, 2, 1, 1, 0}, first[] = {0, 0, 2, 3, 5, 6, 7};
     const tg_plan *p = &m.p.plans[0];
     assert_int_equal(p->n_segments, 7);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * golden.h - comparing text with a committed file. Tests run in the repository's root; with TG_BLESS set they
- * write the file instead, and the difference git shows is what is to be reviewed. */
+ * golden.h - comparing text with a committed file. Tests run in the repository's root; with
+ * TG_BLESS set they write the file instead, and the difference git shows is what is to be reviewed.
+ * */
 #ifndef TG_TESTS_GOLDEN_H
 #define TG_TESTS_GOLDEN_H
 

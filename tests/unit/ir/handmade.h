@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handmade.h - a program of one layer written down number by number: 40 ids of which 39 exist, width
- * 16, 2 heads of 8 on 1 KV head, 130 positions, f16 pages. */
+ * handmade.h - a program of one layer written down number by number: 40 ids of which 39 exist,
+ * width 16, 2 heads of 8 on 1 KV head, 130 positions, f16 pages. */
 #ifndef TG_TESTS_HANDMADE_H
 #define TG_TESTS_HANDMADE_H
 
@@ -53,7 +53,8 @@ static inline void hand_instrs(tg_instr *x)
     x[6] = hand_instr(TG_OP_SAMPLE, 7, 6, TG_NONE, (tg_attrs){0});
 }
 
-/* Values 1 (and 4, over it), 2, 3, 5 lie one after another; value 8 is of no use and lies over 2. */
+/* Values 1 (and 4, over it), 2, 3, 5 lie one after another; value 8 is of no use and lies over 2.
+ * */
 static inline void hand_values(tg_plan_value *v, int64_t tokens)
 {
     int64_t step = (tokens * 16 * 4 + 63) / 64 * 64;

@@ -266,7 +266,8 @@ static void remains_of_the_dead_go_and_work_of_the_living_stays(void **state)
     assert_true(WIFSIGNALED(status));
     assert_int_equal(count_names(at("shared")), 2);
 
-    /* A folder without any lock is remains too, and one of another target is none of our business. */
+    /* A folder without any lock is remains too, and one of another target is none of our business.
+     * */
     assert_ok(tg_dir_make(at("shared/.x.tmp.1.0/new"), &e), &e);
     assert_ok(tg_dir_make(at("shared/.xy.tmp.1.0/new"), &e), &e);
     write_one(at("shared/x"), false);
@@ -409,7 +410,8 @@ static void every_refused_allocation_leaves_neither_memory_nor_files(void **stat
     }
 }
 
-/* The system refuses a write, as a full disk does; a limit on file sizes needs no disk of its own. */
+/* The system refuses a write, as a full disk does; a limit on file sizes needs no disk of its own.
+ * */
 static void a_refused_write_is_one_sentence_and_leaves_nothing(void **state)
 {
     (void)state;

@@ -443,8 +443,8 @@ static void a_block_of_another_version_says_so(void **state)
     tg_mem_free(block);
 }
 
-/* Whatever bytes change: either refused, or every number that a device uses stays in bounds, which the
- * printers and the image walk through under the sanitizers. */
+/* Whatever bytes change: either refused, or every number that a device uses stays in bounds, which
+ * the printers and the image walk through under the sanitizers. */
 static void random_changes_never_break_the_reader(void **state)
 {
     (void)state;
@@ -490,13 +490,13 @@ static void a_plan_prints_places_and_layers(void **state)
     tg_plan_print(&h.program, &h.plans[1], &text);
     assert_string_equal(
         tg_buf_cstr(&text),
-        "plan token         2 tokens, 2 rows, 2 logits rows, 3 pages: step 384 bytes, inputs 4.6 KiB, "
-        "outputs 448 bytes\n"
+        "plan token         2 tokens, 2 rows, 2 logits rows, 3 pages: step 384 bytes, "
+        "inputs 4.6 KiB, outputs 448 bytes\n"
         " segment 0\n"
         "  v1 [2, 16] @0 = embed v0 (embed=embed) scale=1\n"
         " segment 1: layers 0\n"
-        "  v2 [2, 16] @128 = qkv v1 (q=q, k=k, v=v, norm=attn_norm, rope=rope_0) eps=1e-05 n_heads=2 "
-        "n_kv_heads=1 head_dim=8 rotary_dim=8 kv_group=0\n"
+        "  v2 [2, 16] @128 = qkv v1 (q=q, k=k, v=v, norm=attn_norm, rope=rope_0) eps=1e-05 "
+        "n_heads=2 n_kv_heads=1 head_dim=8 rotary_dim=8 kv_group=0\n"
         "  v3 [2, 16] @256 = attention v2 scale=0.25 n_heads=2 n_kv_heads=1 head_dim=8 kv_group=0\n"
         "  v4 [2, 16] @0 over v1 = matmul_add v1, v3 (w=o)\n"
         " segment 2\n"
