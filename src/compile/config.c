@@ -144,6 +144,8 @@ static tg_status check_range(const char *key, int32_t n, int32_t low, int32_t hi
     return tg_fail(e, TG_E_ARGUMENT, "%s is %d; it must be %d to %d%s", key, n, low, high, why);
 }
 
+/* Memory grows with the bucket, so one that no single row can fill is a mistake rather than a wish.
+ * */
 static tg_status check_buckets(const tg_export_config *c, tg_err *e)
 {
     TG_TRY(check_range("the number of context_buckets", c->n_context_buckets, 1,

@@ -402,6 +402,7 @@ static tg_status rewrite(const fusion *f, const match *m, tg_err *e)
     return is_done ? TG_OK : tg_fail_nomem(e, sizeof(tg_node), "fusing a graph");
 }
 
+/* Ends, as every row leaves fewer nodes or (rows_before_norm) one node nearer to the end. */
 static tg_status fuse_block(tg_graph *g, tg_block *b, const fusion *f, tg_err *e)
 {
     for (;;) {

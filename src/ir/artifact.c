@@ -202,6 +202,7 @@ static tg_status open_files(tg_artifact *a, tg_err *e)
     return open_defaults(a, is_there[FILE_DEFAULTS], e);
 }
 
+/* The program was checked against a number for the size of the weights; here is the size. */
 static tg_status open_program(tg_artifact *a, tg_err *e)
 {
     const tg_map *m = &a->program_map;
@@ -303,6 +304,7 @@ static tg_status set_target(tg_artifact_writer *w, const char *path, tg_err *e)
     return TG_OK;
 }
 
+/* Asked at the start, to fail before the work, and again before the exchange. */
 static tg_status check_target(const tg_artifact_writer *w, bool is_forced, tg_err *e)
 {
     if (!tg_path_exists(w->target)) return TG_OK;
@@ -398,6 +400,8 @@ static tg_status try_temporary(tg_artifact_writer *w, int n, bool *is_ours, tg_e
     return TG_OK;
 }
 
+/* Names may be taken by other exports of this process, or by remains of an earlier process with our
+ * id that somebody is clearing right now. */
 static tg_status make_temporary(tg_artifact_writer *w, tg_err *e)
 {
     bool is_ours = false;

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * build.c - the builder: nodes are checked as they come, layers are folded into bodies.
+ *
+ * A new layer is built behind all values so far. When it turns out equal to an earlier body it is
+ * forgotten by taking its values back, so that a model of 100 equal layers costs one. */
 #include "ir/graph.h"
 #include "ir/infer.h"
 
@@ -92,7 +96,8 @@ static bool is_present(const tg_build *b, tg_weight_role role)
     return tg_graph_find_shape(b->g, role, current_layer(b))->is_present;
 }
 
-/* A value of the current block; says so otherwise. */
+/* A value of the current block; says so otherwise. Blocks are run in turn with the stream as the
+ * only thing between them, so nothing else may be carried from one to another. */
 static bool check_input(tg_build *b, int32_t id)
 {
     if (!b->block) {

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * graph.c - checking and printing graphs.
+ *
+ * The check repeats what the builder knew, for every layer and with that layer's weights: a body is
+ * shared, the shapes of its weights need not be. Passes change nodes freely and are caught here. */
 #include "ir/graph.h"
 
 #include "ir/infer.h"

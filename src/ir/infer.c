@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * infer.c - shape rules, one function an operation.
+ *
+ * A rule checks widths against weights first and attributes after, so that the message names the
+ * tensor, which a user can look at, before a number that only we know. Products are taken in 64
+ * bits: every factor comes from a file in the end. The result starts as a copy of the first
+ * input's kind in float32, which is right for most; a rule changes what differs. */
 #include "ir/infer.h"
 
 #include <inttypes.h>
@@ -251,7 +257,8 @@ static tg_status infer_glu(const tg_infer *x, tg_err *e)
     return check_act(x, e);
 }
 
-/* What holds for every op: inputs of the right type, required weights there, sizes that fit. */
+/* Done before any rule, so that a rule may use every required weight and input without asking.
+ * What holds for every op: inputs of the right type, required weights there, sizes that fit. */
 static tg_status check_common(const tg_infer *x, tg_err *e)
 {
     const tg_op_row *row = tg_op_get(x->op);

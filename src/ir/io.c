@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * io.c - offsets of the step's two images. Both sides compute them from the plan, so that nothing
+ * about them needs to be stored. */
 #include "ir/io.h"
 
 enum { ALIGN = 64 };

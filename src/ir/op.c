@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * op.c - the rows of ops.def and weights.def as tables. They are constant data, so any thread may
+ * read them at any time and a forgotten row does not compile. */
 #include "ir/op.h"
 
 #include <math.h>

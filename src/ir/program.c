@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * program.c - the block's form: writing, finding arrays in it, and questions about a program.
+ *
+ * Arrays are used where they are mapped. Reading therefore checks twice: here that an array lies
+ * inside the block, in verify.c that what it says holds; nothing is read between the two. */
 #include "ir/program.h"
 
 #include <inttypes.h>

@@ -187,6 +187,7 @@ static tg_status check_value(const tg_program *p, const tg_plan *x, int32_t i, t
                    v->offset, x->arena_bytes);
 }
 
+/* Places in the step's own buffers are negative and overlap only themselves. */
 static bool overlap(const tg_plan *x, const tg_plan_value *a, const tg_plan_value *b)
 {
     if (a->offset < 0 || b->offset < 0) return a->offset == b->offset;
@@ -284,7 +285,9 @@ static tg_status check_call(const tg_program *p, const tg_plan *x, const tg_inst
                    want.width);
 }
 
-/* Runs through the segments as a device does. `is_defined` is cleared by the caller. */
+/* The same body may stand in several segments; it is checked for each, with the layers of each.
+ * Work is bounded by layers x instructions, as layer lists may not overlap.
+ * Runs through the segments as a device does. `is_defined` is cleared by the caller. */
 static tg_status check_segments(const tg_program *p, const tg_plan *x, bool *is_defined, tg_err *e)
 {
     int32_t next_layer = 0, last_op = TG_NONE;
