@@ -41,6 +41,14 @@ void *tg_mem_new(size_t n_bytes)
     return p;
 }
 
+void *tg_mem_new_plain(size_t n_bytes)
+{
+    if (is_refused()) return NULL;
+    void *p = malloc(n_bytes ? n_bytes : 1);
+    if (p) atomic_fetch_add_explicit(&n_alive, 1, memory_order_relaxed);
+    return p;
+}
+
 void *tg_mem_new_array(size_t count, size_t size)
 {
     size_t n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mem.h - the one door to the heap.
  *
- * Everything handed out is zeroed and aligned to 64 bytes. Three lifetimes: a heap object lives
+ * Everything handed out is zeroed and aligned to 64 bytes, but for the plain blocks of libraries. Three lifetimes: a heap object lives
  * until its owner closes it; an arena lives until its job is done and frees everything at once;
  * a reservation is address space that costs memory only where it was touched (KV pages, logits).
  *
@@ -20,6 +20,8 @@ void *tg_mem_new_array(size_t count, size_t size);
  * block is still valid. `p` may be NULL with old_bytes 0. */
 void *tg_mem_resize(void *p, size_t old_bytes, size_t new_bytes);
 void tg_mem_free(void *p); /* accepts NULL */
+/* Neither zeroed nor aligned beyond 16 bytes: for a library's own many small blocks. */
+void *tg_mem_new_plain(size_t n_bytes);
 
 #define TG_NEW(T)          ((T *)tg_mem_new(sizeof(T)))
 #define TG_NEW_ARRAY(T, n) ((T *)tg_mem_new_array((size_t)(n), sizeof(T)))

@@ -71,6 +71,7 @@
 
 #include "format/layout.h"
 #include "kernel/cpu.h"
+#include "kernel/sampling.h"
 
 /* Coefficients of r^6 .. r^0 for exp(r) on |r| <= ln(2)/2. */
 #define TG_EXP_POLY                                                                                \
@@ -161,32 +162,6 @@ typedef void tg_attend_fn(const tg_attend *a);
 /* Writes one token's K and V (n = head_dim) to place `slot` (0..63) of a page. */
 typedef void tg_kv_store_fn(void *k, void *v, int32_t slot, const float *key, const float *value,
                             int32_t head_dim);
-
-/* How a token is chosen from one row of logits. Zero is greedy. */
-typedef struct tg_sample_params {
-    float temperature;    /* 0: argmax */
-    float top_p;          /* in (0, 1); 0 or 1: off */
-    float min_p;          /* in [0, 1): 0: off */
-    float repeat_penalty; /* > 0; 0 or 1: off. Tokens of prompt and answer: l > 0 ? l / p : l * p */
-    float presence;       /* subtracted once from tokens that the answer holds; 0: off */
-    float frequency;      /* subtracted once per occurrence in the answer; 0: off */
-    int32_t top_k;        /* 0: off */
-    int32_t position;     /* of the token being drawn: the generator's counter */
-    uint64_t seed;        /* with sample_index the generator's key */
-    int32_t sample_index;
-    int32_t n_adjust;  /* entries for this row */
-    int32_t adjust_at; /* first of them in the step's table */
-    int32_t reserved;
-} tg_sample_params;
-
-/* A token whose logit is changed before anything else: penalties and bias, ids ascending, once
- * each. */
-typedef struct tg_sample_adjust {
-    int32_t id;
-    int32_t n_answer; /* occurrences in the answer so far; the entry itself says "seen" */
-    float bias;       /* added first */
-    int32_t is_seen;  /* 1: prompt or answer holds it; 0: only the bias applies */
-} tg_sample_adjust;
 
 /* Chooses an id from logits[0, n_vocab), which it changes by the adjustments adjust[adjust_at ..
  * adjust_at + n_adjust): l = l + bias; if seen and repeat_penalty is on, l = l > 0 ? l / penalty

@@ -175,8 +175,8 @@ static const tg_plan *find_plan(const tg_exec *x, tg_kind kind, const tg_exec_ro
         TG_ASSERT(rows[r].n_tokens > 0 && rows[r].n_outs <= rows[r].n_tokens);
         n_tokens += rows[r].n_tokens;
         n_outs += rows[r].n_outs;
-        n_pages = TG_MAX(n_pages, (rows[r].position + rows[r].n_tokens + TG_PAGE_TOKENS - 1) /
-                                      TG_PAGE_TOKENS);
+        n_pages = TG_MAX(n_pages, (rows[r].position + rows[r].n_tokens + TG_KV_PAGE_TOKENS - 1) /
+                                      TG_KV_PAGE_TOKENS);
     }
     const tg_plan *plan = tg_program_find_plan(x->program, kind, n_rows, n_tokens, n_outs, n_pages);
     if (!plan)

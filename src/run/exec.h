@@ -8,7 +8,6 @@
 #define TG_RUN_EXEC_H
 
 #include "device/device.h"
-#include "kernel/kernel.h"
 #include "run/kv.h"
 
 typedef struct tg_exec tg_exec;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/kv.h"
 
-enum { PAGE = 64 };
+enum { PAGE = TG_KV_PAGE_TOKENS };
 
 typedef struct pool {
     int32_t n_pages, n_free, window;

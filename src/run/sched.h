@@ -18,7 +18,7 @@
 #define TG_RUN_SCHED_H
 
 #include "run/exec.h"
-#include "run/sample.h"
+#include "run/seen.h"
 
 typedef struct tg_sched tg_sched;
 typedef struct tg_task tg_task;

@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "check.h"
 #include "run/kv.h"
-#include "run/sample.h"
+#include "run/seen.h"
 
 #include <math.h>
 

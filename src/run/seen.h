@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sample.h - what a request brings to the sampler: checked parameters and its table of seen tokens.
+ * seen.h - what a request brings to the sampler: checked parameters and its table of seen tokens.
  *
  * The draw itself is an operation of the graph (kernel.h, tg_sample_row). Here is the state it needs from
  * outside: which tokens prompt and answer hold, kept sorted by id and updated token by token. */
-#ifndef TG_RUN_SAMPLE_H
-#define TG_RUN_SAMPLE_H
+#ifndef TG_RUN_SEEN_H
+#define TG_RUN_SEEN_H
 
 #include "base/mem.h"
-#include "kernel/kernel.h"
+#include "device/device.h"
 
 /* Ranges of every field; the message names field, value and limits. */
 TG_MUST_USE tg_status tg_sample_check(const tg_sample_params *p, tg_err *e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/sample.h"
+#include "run/seen.h"
 
 #include <math.h>
 #include <string.h>
