@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * export.c - checkpoint to artifact: the passes in order, and the folder they fill. */
 #include "api/api.h"
-#include "api/papers.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -58,6 +57,9 @@ tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_ex
     tg_status s = tg_export_options_read(&job->config, o, e);
     if (s == TG_OK) s = tg_checkpoint_open(&job->checkpoint, source, e);
     if (s == TG_OK) s = tg_blueprint_open(&job->blueprint, job->checkpoint, e);
+    if (s == TG_OK) s = tg_papers_read(&job->papers, job->checkpoint, e);
+    if (s == TG_OK && job->papers.n_vocab > 0)
+        tg_blueprint_limit_vocab(job->blueprint, job->papers.n_vocab);
     if (s == TG_OK)
         s = tg_export_config_check(&job->config, tg_blueprint_hparams(job->blueprint), e);
     if (s == TG_OK)
@@ -70,6 +72,7 @@ void tg_export_job_deinit(tg_export_job *job)
 {
     tg_compiled_deinit(&job->compiled);
     tg_blueprint_free(job->blueprint);
+    tg_papers_deinit(&job->papers);
     tg_checkpoint_close(job->checkpoint);
     *job = (tg_export_job){0};
 }
@@ -131,20 +134,17 @@ static tg_status write_program(tg_artifact_writer *w, const tg_export_job *job, 
     return s;
 }
 
-static tg_status write_papers(tg_artifact_writer *w, const tg_checkpoint *c, tg_err *e)
+static tg_status write_papers(tg_artifact_writer *w, const tg_papers *p, tg_err *e)
 {
-    tg_papers p;
     tg_buf defaults = {0};
-    TG_TRY(tg_papers_read(&p, c, e));
     tg_status s = TG_OK;
-    if (p.tokenizer.len)
-        s = tg_artifact_writer_add(w, "tokenizer.bin", tg_buf_str(&p.tokenizer), e);
-    if (s == TG_OK && p.chat.len)
-        s = tg_artifact_writer_add(w, "template.jinja", tg_buf_str(&p.chat), e);
-    if (s == TG_OK) s = tg_json_print(&defaults, p.defaults, 2, e);
+    if (p->tokenizer.len)
+        s = tg_artifact_writer_add(w, "tokenizer.bin", tg_buf_str(&p->tokenizer), e);
+    if (s == TG_OK && p->chat.len)
+        s = tg_artifact_writer_add(w, "template.jinja", tg_buf_str(&p->chat), e);
+    if (s == TG_OK) s = tg_json_print(&defaults, p->defaults, 2, e);
     if (s == TG_OK) s = tg_artifact_writer_add(w, "defaults.json", tg_buf_str(&defaults), e);
     tg_buf_deinit(&defaults);
-    tg_papers_deinit(&p);
     return s;
 }
 
@@ -161,7 +161,7 @@ static tg_status write_weights(tg_artifact_writer *w, const tg_export_job *job,
 static tg_status write_artifact(tg_artifact_writer *w, const tg_export_job *job,
                                 const tg_export_options *o, tg_err *e)
 {
-    TG_TRY(write_papers(w, job->checkpoint, e));
+    TG_TRY(write_papers(w, &job->papers, e));
     TG_TRY(write_program(w, job, e));
     TG_TRY(write_weights(w, job, o, e));
     tg_content_hash hash = tg_checkpoint_hash(job->checkpoint);

@@ -173,11 +173,12 @@ static void add_known_stops(json_t *ids, const tg_tokenizer *t)
     }
 }
 
-static tg_status add_tokenizer_stops(json_t *ids, const tg_buf *blob, tg_err *e)
+static tg_status ask_tokenizer(tg_papers *p, json_t *ids, tg_err *e)
 {
     tg_tokenizer *t;
-    if (blob->len == 0) return TG_OK;
-    TG_TRY(tg_tokenizer_open(&t, blob->ptr, blob->len, e));
+    if (p->tokenizer.len == 0) return TG_OK;
+    TG_TRY(tg_tokenizer_open(&t, p->tokenizer.ptr, p->tokenizer.len, e));
+    p->n_vocab = tg_tokenizer_n_vocab(t);
     add_stop_id(ids, tg_tokenizer_eos_id(t));
     add_known_stops(ids, t);
     for (int32_t i = 0; tg_tokenizer_find_warning(t, i); i++)
@@ -223,7 +224,7 @@ static tg_status read_defaults(tg_papers *p, const tg_checkpoint *c, tg_err *e)
         TG_TRY(add_eos_of(ids, c, TG_HF_CONFIG, e));
         TG_TRY(read_sampling(p->defaults, c, e));
     }
-    return add_tokenizer_stops(ids, &p->tokenizer, e);
+    return ask_tokenizer(p, ids, e);
 }
 
 tg_status tg_papers_read(tg_papers *out, const tg_checkpoint *c, tg_err *e)

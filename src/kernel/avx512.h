@@ -16,7 +16,7 @@ tg_sample_row_fn tg_avx512_sample_row;
 /* Lanes that exist when n elements are left, n >= 1. */
 TG_INLINE __mmask16 tg_mask16(int64_t n)
 {
-    return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
+    return (__mmask16)(n >= 16 ? 0xffffu : (1u << n) - 1u);
 }
 
 /* Contract 3: the folds of sum16 and max16. */

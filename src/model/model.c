@@ -425,6 +425,11 @@ void tg_blueprint_free(tg_blueprint *b)
     tg_mem_free(b);
 }
 
+void tg_blueprint_limit_vocab(tg_blueprint *b, int32_t n_vocab)
+{
+    b->h.n_vocab = TG_MIN(b->h.n_vocab, n_vocab);
+}
+
 const tg_hparams *tg_blueprint_hparams(const tg_blueprint *b)
 {
     return &b->h;
