@@ -15,6 +15,7 @@
 /* Up to here scanning all pairs for each merge is cheaper than a queue. */
 enum { SHORT_WORD = 40, NO_RANK = INT32_MAX };
 
+/* The merge of two neighbours, or NULL. Misses are the rule: half of all pairs of a word. */
 static const tg_tok_merge *find_merge(const tg_tokenizer *t, int32_t left, int32_t right)
 {
     uint32_t mask = t->merge_mask;
@@ -45,6 +46,7 @@ typedef struct symbols {
     int32_t unk_end;
 } symbols;
 
+/* Ranks come later, when all symbols are there. */
 static void push_symbol(symbols *y, int32_t id, int32_t begin, int32_t end)
 {
     y->s->symbols[y->n] = (tg_bpe_symbol){
@@ -58,6 +60,7 @@ static void push_unknown(symbols *y)
     y->unk_begin = -1;
 }
 
+/* All bytes of a character have symbols, or none is pushed. */
 static bool push_bytes(symbols *y, int32_t begin, int32_t end)
 {
     const tg_tokenizer *t = y->s->t;
@@ -70,7 +73,8 @@ static bool push_bytes(symbols *y, int32_t begin, int32_t end)
     return true;
 }
 
-/* The character at [begin, end), dressed with the prefix or suffix its place in the word asks for. */
+/* The symbol of the character at [begin, end), dressed with the prefix or suffix that its place in
+ * the word asks for. */
 static int32_t find_symbol(const symbols *y, int32_t begin, int32_t end)
 {
     const tg_tokenizer *t = y->s->t;
@@ -98,6 +102,7 @@ static int32_t find_symbol(const symbols *y, int32_t begin, int32_t end)
     return tg_tok_find_key(t, dressed, len);
 }
 
+/* Known, spelled in bytes, unknown, or dropped, in that order. */
 static void push_character(symbols *y, int32_t begin, int32_t end)
 {
     const tg_tok_header *h = y->s->t->h;
@@ -143,6 +148,7 @@ static tg_status split_symbols(symbols *y, tg_err *e)
 
 /* ---- merging */
 
+/* Kept in the symbol, so that neither way of finding the next merge asks the table again. */
 static void update_rank(tg_tok_scratch *s, int32_t i)
 {
     tg_bpe_symbol *a = &s->symbols[i];
@@ -164,6 +170,7 @@ static void merge_with_next(tg_tok_scratch *s, int32_t i)
     if (a->prev >= 0) update_rank(s, a->prev);
 }
 
+/* Quadratic in at most SHORT_WORD symbols, which all lie in a few cache lines. */
 static void merge_by_scan(tg_tok_scratch *s)
 {
     for (;;) {
@@ -250,6 +257,7 @@ static bool encode_whole(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, uin
     return true;
 }
 
+/* A part between seams. Merging it alone gives what merging the whole would give it. */
 static tg_status encode_part(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, tg_err *e)
 {
     return encode_whole(s, v, w, TG_TOK_IS_WHOLE) ? TG_OK : tg_bpe_merge(s, v, w, e);
@@ -277,6 +285,7 @@ tg_status tg_bpe_encode(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, t
 {
     uint32_t flags = s->t->h->flags;
     if (word.begin >= word.end) return TG_OK;
+    /* With ignore_merges any token will do, whatever merging would make of its key. */
     bool ignores_merges = flags & TG_TOK_IGNORE_MERGES;
     if (encode_whole(s, v, word, ignores_merges ? 0 : TG_TOK_IS_WHOLE)) return TG_OK;
     if (flags & TG_TOK_HAS_SEAMS) return encode_between_seams(s, v, word, e);

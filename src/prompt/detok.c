@@ -28,6 +28,7 @@ void tg_detok_deinit(tg_detok *d)
 
 /* ---- the ends of the text */
 
+/* `tail` holds up to n_right characters that are cut if the text ends here. */
 static void emit_past_front(tg_detok *d, tg_buf *out, const char *bytes, size_t n)
 {
     const tg_tok_header *h = d->t->h;
@@ -53,6 +54,7 @@ static void emit_past_front(tg_detok *d, tg_buf *out, const char *bytes, size_t 
     }
 }
 
+/* Everything that is printed goes through here, whole characters at a time. */
 static void emit(tg_detok *d, tg_buf *out, const char *bytes, size_t n)
 {
     while (d->n_left > 0 && n > 0) {
@@ -91,6 +93,8 @@ static utf8_state classify(const unsigned char *b, size_t n)
     return n == 2 || (b[2] & 0xc0) == 0x80 ? UTF8_BEGUN : UTF8_BROKEN;
 }
 
+/* One U+FFFD for each longest piece that could have become a character: the rule of Unicode's
+ * chapter 3.9 and of the reference library. */
 static void push_stream_byte(tg_detok *d, tg_buf *out, char byte)
 {
     tg_buf_add_byte(&d->held, byte);
@@ -111,6 +115,7 @@ static void push_stream_byte(tg_detok *d, tg_buf *out, char byte)
     tg_buf_clear(&d->held);
 }
 
+/* Whole characters go out as they lie; only a broken one is looked at byte by byte. */
 static void push_stream(tg_detok *d, tg_buf *out, tg_str bytes)
 {
     size_t i = 0;
@@ -128,6 +133,7 @@ static void push_stream(tg_detok *d, tg_buf *out, tg_str bytes)
 
 /* ---- runs of byte tokens */
 
+/* The library decides about the run as a whole, so nothing of it can be printed before its end. */
 static void end_run(tg_detok *d, tg_buf *out)
 {
     if (!d->is_run) return;

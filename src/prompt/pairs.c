@@ -21,6 +21,7 @@ static bool reserve(void **ptr, size_t *size, size_t used, size_t want, size_t i
 
 /* ---- the heap */
 
+/* Binary: it is small, or the pairs in it are few. */
 static void heap_push(tg_pairs *p, tg_pair_heap *h, uint64_t x)
 {
     void *at = h->at;
@@ -55,6 +56,7 @@ static uint64_t join(int32_t rank, int32_t place)
 
 /* ---- lists by rank */
 
+/* Takes links that read lists gave back first: no more are alive than the word has pairs. */
 static void list_push(tg_pairs *p, int32_t rank, int32_t place)
 {
     int32_t k = p->link_free;
@@ -135,6 +137,7 @@ void tg_pairs_begin(tg_pairs *p, size_t n_symbols, int32_t n_ranks)
 void tg_pairs_push(tg_pairs *p, int32_t rank, int32_t place)
 {
     if (p->is_failed) return;
+    /* A rank that is being read, or is behind: only the heap can still bring it in its order. */
     if (rank <= p->current)
         heap_push(p, &p->urgent, join(rank, place));
     else
@@ -144,6 +147,7 @@ void tg_pairs_push(tg_pairs *p, int32_t rank, int32_t place)
 bool tg_pairs_pop(tg_pairs *p, int32_t *rank, int32_t *place)
 {
     if (p->is_failed) return false;
+    /* The list and the heap hold no pair above `current`, all other lists none up to it. */
     uint64_t x;
     if (p->n_read == p->n_taken && p->urgent.n == 0) {
         if (p->ranks.n == 0) return false;

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tok.c - an open tokenizer: checks of the blob, the path of a text through it, and look-ups. */
+ * tok.c - an open tokenizer: checks of the blob, the path of a text through it, and look-ups.
+ *
+ * Two kinds of check keep a damaged blob from doing harm. Opening looks at everything whose number
+ * does not grow with the vocabulary: the header, the sections, the steps. Ids and offsets inside
+ * the large tables are checked where they are read, since reading them all at open would cost what
+ * the blob is there to save. */
 #include "prompt/tok.h"
 
 #include "prompt/tokblob.h"
@@ -10,6 +15,7 @@
 
 /* ---- lists */
 
+/* Doubling keeps pushing linear; the list keeps what it had when memory is refused. */
 static bool grow(void **ptr, size_t len, size_t *size, size_t item, bool *is_failed)
 {
     if (*is_failed) return false;
@@ -72,11 +78,15 @@ void tg_spans_deinit(tg_spans *s)
 
 /* ---- hashes and the byte alphabet: facts that compiler and reader share */
 
+/* The lower half picks the slot, the upper half is stored in it: most misses end without a look at
+ * the key's bytes. */
 uint64_t tg_tok_hash(const char *key, size_t n)
 {
     return XXH3_64bits(key, n);
 }
 
+/* Two shifts of one product: the table is a power of two in size, and ids of neighbours in the
+ * vocabulary differ in their low bits only. */
 uint32_t tg_tok_merge_hash(int32_t left, int32_t right)
 {
     uint64_t x = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
@@ -98,7 +108,8 @@ static bool stands_for_itself(int byte)
 int32_t tg_tok_byte_char(uint8_t byte)
 {
     if (stands_for_itself(byte)) return byte;
-    /* Bytes before this one that do not stand for themselves: 33, then 34 from 7f to a0, then ad. */
+    /* How many bytes before this one do not stand for themselves: 33 up to 20, then 34 from 7f to
+     * a0, then ad. */
     return 0x100 + (byte <= 0x20 ? byte : byte <= 0xa0 ? byte - 0x7f + 0x21 : 0x43);
 }
 
@@ -129,6 +140,7 @@ static bool is_id_or_none(int32_t id, int32_t n)
     return id >= -1 && id < n;
 }
 
+/* Numbers first: sections are checked against them. */
 static tg_status check_header(const tg_tok_header *h, size_t n_bytes, tg_err *e)
 {
     if (memcmp(h->magic, TG_TOK_MAGIC, sizeof h->magic) != 0)
@@ -208,13 +220,20 @@ static bool is_string(const tg_tokenizer *t, uint32_t at, uint32_t n)
     return at <= t->n_string_bytes && n <= t->n_string_bytes - at;
 }
 
+static bool is_text(const tg_tokenizer *t, uint32_t at, uint32_t n)
+{
+    return tg_utf8_find_invalid((tg_str){t->strings + at, n}) == n;
+}
+
+/* Strings of steps go into texts, which PCRE2 trusts to be UTF-8. */
 static tg_status check_steps(const tg_tokenizer *t, tg_err *e)
 {
     const tg_tok_header *h = t->h;
     for (int32_t i = 0; i < h->n_norm + h->n_pre; i++) {
         const tg_tok_step *p = &t->steps[i];
         if (p->op >= TG_TOK_OP_COUNT || !is_string(t, p->a_at, p->a_bytes) ||
-            !is_string(t, p->b_at, p->b_bytes))
+            !is_string(t, p->b_at, p->b_bytes) || !is_text(t, p->a_at, p->a_bytes) ||
+            !is_text(t, p->b_at, p->b_bytes))
             return corrupt(e, "a step");
         bool is_split = p->op == TG_TOK_SPLIT || p->op == TG_TOK_SPLIT_REGEX;
         if (is_split && (p->x < 0 || p->x >= TG_TOK_BEHAVIOR_COUNT || p->y < 0 || p->y > 1))
@@ -239,6 +258,7 @@ static const void *section(const tg_tok_header *h, tg_tok_section k)
     return (const char *)h + h->sections[k].at;
 }
 
+/* Only after check_sections: counts below are items that are really there. */
 static void set_views(tg_tokenizer *t)
 {
     const tg_tok_header *h = t->h;
@@ -267,6 +287,8 @@ static void set_views(tg_tokenizer *t)
     t->n_nodes[1] = (uint32_t)(h->sections[TG_TOK_TRIE_NORM].n_bytes / sizeof **t->trie);
 }
 
+/* Machine code for a pattern is the one thing that cannot lie in the blob; a tenth of a millisecond
+ * each. */
 static tg_status compile_patterns(tg_tokenizer *t, tg_err *e)
 {
     int32_t n = t->h->n_norm + t->h->n_pre;
@@ -293,6 +315,7 @@ tg_status tg_tokenizer_open(tg_tokenizer **out, const void *blob, size_t n_bytes
                        n_bytes, sizeof(tg_tok_header));
     TG_TRY(check_header(blob, n_bytes, e));
     TG_TRY(check_sections(blob, e));
+    /* The object lies in the arena that it owns. */
     tg_arena arena = {0};
     tg_tokenizer *t = TG_ARENA_NEW(&arena, tg_tokenizer);
     if (!t) return tg_fail_nomem(e, sizeof *t, "a tokenizer");
@@ -320,6 +343,7 @@ void tg_tokenizer_close(tg_tokenizer *t)
 
 /* ---- encoding */
 
+/* A damaged table may have no empty slot: `k` ends the walk after one round. */
 int32_t tg_tok_find_key(const tg_tokenizer *t, const char *key, size_t n)
 {
     uint64_t hash = tg_tok_hash(key, n);
@@ -354,6 +378,7 @@ static tg_status encode_plain(tg_tok_scratch *s, tg_tok_view v, tg_err *e)
     return TG_OK;
 }
 
+/* What is done with text between added tokens of one trie. */
 typedef tg_status encode_fn(tg_tok_scratch *s, tg_tok_view v, tg_err *e);
 
 static void emit_added(tg_tok_scratch *s, const tg_tok_view *v, int32_t k, tg_span at)
@@ -363,6 +388,12 @@ static void emit_added(tg_tok_scratch *s, const tg_tok_view *v, int32_t k, tg_sp
     int32_t begin = v->origin ? v->origin[at.begin].begin : v->base + at.begin;
     int32_t end = v->origin ? v->origin[at.end - 1].end : v->base + at.end;
     tg_spans_push(s->spans, begin, end);
+}
+
+/* True only for a damaged trie: contents are whole characters, and PCRE2 relies on it. */
+static bool is_inside_char(tg_str text, size_t at)
+{
+    return at < text.len && ((unsigned char)text.ptr[at] & 0xc0) == 0x80;
 }
 
 /* Cuts the text at the added tokens of one trie and hands what lies between to `encode_rest`. */
@@ -377,6 +408,8 @@ static tg_status encode_added(tg_tok_scratch *s, tg_tok_view v, int trie, bool p
         from = (size_t)at.end; /* the search goes on behind the token, not behind its blanks */
         int32_t id = t->added[k].id;
         if (id < 0 || id >= t->h->n_vocab) return corrupt(e, "the id of an added token");
+        if (is_inside_char(text, (size_t)at.begin) || is_inside_char(text, from))
+            return corrupt(e, "an added token");
         if (!parse_special && (t->added[k].flags & TG_TOK_ADDED_SPECIAL)) continue;
         if (!tg_tok_added_accept(t, k, text, TG_MIN(done, (size_t)at.begin), &at)) continue;
         if ((size_t)at.begin > done)
@@ -397,6 +430,7 @@ static tg_status encode_raw_part(tg_tok_scratch *s, tg_tok_view v, bool parse_sp
     tg_spans_push(&s->words[w], 0, (int32_t)v.len);
     s->pinned = -1;
     TG_TRY(tg_tok_steps_run(s, &v, &w, 0, s->t->h->n_norm, e));
+    /* What normalizing made, if it made anything, stays where it is until its last part is done. */
     for (int i = 0; i < (int)TG_COUNT(s->text); i++)
         if (v.ptr && v.ptr == s->text[i].bytes.ptr) s->pinned = i;
     return encode_added(s, v, 1, parse_special, encode_plain, e);
@@ -507,6 +541,7 @@ void tg_tokenizer_print_token(tg_buf *out, const tg_tokenizer *t, int32_t id)
 
 int32_t tg_tokenizer_find_token(const tg_tokenizer *t, tg_str spelling)
 {
+    /* Added tokens come first, as in the reference library: theirs is the id a caller means. */
     for (int32_t i = 0; i < t->h->n_added; i++) {
         const tg_tok_added *a = &t->added[i];
         if (is_string(t, a->at, a->n_bytes) &&

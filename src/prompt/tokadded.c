@@ -8,6 +8,8 @@
 
 #include <utf8proc.h>
 
+/* Unicode's \w, by which the library judges single_word; this is a test of two characters per token
+ * found and needs no pattern. */
 static bool is_word_char(int32_t cp)
 {
     utf8proc_category_t c = utf8proc_category(cp);
@@ -41,6 +43,7 @@ static bool is_in_word(tg_str text, size_t begin, size_t end)
     return tg_utf8_decode(text.ptr + end, text.len - end, &cp) && is_word_char(cp);
 }
 
+/* NULL where no token goes on with this byte, and where a damaged node points backwards. */
 static const tg_tok_node *find_child(const tg_tok_node *nodes, uint32_t n_nodes, uint32_t parent,
                                      uint8_t byte, uint32_t *at)
 {
@@ -82,6 +85,7 @@ static int32_t find_longest(const tg_tokenizer *t, int trie, tg_str text, size_t
 int32_t tg_tok_added_find(const tg_tokenizer *t, int trie, tg_str text, size_t from, tg_span *at)
 {
     if (t->n_nodes[trie] == 0 || t->trie[trie][0].n_children == 0) return -1;
+    /* Most bytes begin no token: one look-up a byte decides that. */
     bool begins[256] = {false};
     const tg_tok_node *nodes = t->trie[trie];
     uint32_t first = nodes[0].first_child, n = nodes[0].n_children;
@@ -108,6 +112,7 @@ bool tg_tok_added_accept(const tg_tokenizer *t, int32_t k, tg_str text, size_t f
     if (flags & TG_TOK_ADDED_LSTRIP)
         while (begin > floor && (n = decode_before(text, begin, &cp)) && is_space_char(cp))
             begin -= n;
+    /* To swallow blanks is not to ask for them: without any the token stands all the same. */
     if (flags & TG_TOK_ADDED_RSTRIP)
         while ((n = (size_t)tg_utf8_decode(text.ptr + end, text.len - end, &cp)) &&
                is_space_char(cp))

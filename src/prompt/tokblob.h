@@ -223,7 +223,7 @@ typedef struct tg_tok_scratch {
 void tg_tok_scratch_deinit(tg_tok_scratch *s);
 
 /* toktext.c: runs steps [from, to) over the words of `v` (s->words[*w], spans in v). A rewriting
- * step moves the text into one of s->text, never the pinned one; *v and *w then say where it lies. */
+ * step moves the text into one of s->text, never the pinned one; *v and *w then say where. */
 TG_MUST_USE tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t from,
                                        int32_t to, tg_err *e);
 

@@ -42,6 +42,7 @@ tg_str tg_tok_build_copy(tg_tok_build *b, tg_str s)
 
 /* ---- tokens */
 
+/* By id, not by count: files list tokens in any order. */
 static tg_status reserve_entries(tg_tok_build *b, int32_t n, tg_err *e)
 {
     if (n <= b->size_entries) return TG_OK;
@@ -74,6 +75,7 @@ tg_status tg_tok_build_add_token(tg_tok_build *b, int32_t id, tg_str text, uint1
     return TG_OK;
 }
 
+/* At most half full: a miss, the usual answer, then looks at two slots on average. */
 static uint32_t table_size(size_t n)
 {
     uint32_t size = 16;
@@ -255,6 +257,7 @@ typedef struct tables {
     tg_buf at[TG_TOK_SECTION_COUNT]; /* bytes of each section that is not the builder's own */
 } tables;
 
+/* Keys and pieces. In most byte-level vocabularies they are equal and stored once. */
 static tg_status make_strings(tg_tok_build *b, tables *t, tg_err *e)
 {
     int32_t n_vocab = b->h.n_vocab;
@@ -285,6 +288,7 @@ static tg_status make_strings(tg_tok_build *b, tables *t, tg_err *e)
     return TG_OK;
 }
 
+/* Only what the model may make of text: other tokens are found in the tries. */
 static tg_status make_slots(tg_tok_build *b, tables *t, tg_err *e)
 {
     uint32_t size = table_size((size_t)b->n_entries);
@@ -374,6 +378,7 @@ static tg_status normalize_contents(tg_tok_build *b, tg_tok_scratch *s, tg_err *
     return TG_OK;
 }
 
+/* Runs before the blob exists, since decoders must see what the normalizers made. */
 tg_status tg_tok_build_normalize_added(tg_tok_build *b, tg_err *e)
 {
     /* As much of an open tokenizer as its normalizers need. */
@@ -480,7 +485,8 @@ static void pad(tg_buf *blob)
         tg_buf_add_byte(blob, 0);
 }
 
-/* `blob` is empty before. */
+/* `blob` is empty before. The header goes first as a place to fill, and in the end again with the
+ * offsets of the sections. */
 static tg_status write_blob(tg_tok_build *b, const tables *t, tg_buf *blob, tg_err *e)
 {
     tg_tok_header *h = &b->h;

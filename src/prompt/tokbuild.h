@@ -51,7 +51,7 @@ void tg_tok_build_deinit(tg_tok_build *b);
 /* Declares id with its spelling, copied. An id or a spelling given twice is an error. */
 TG_MUST_USE tg_status tg_tok_build_add_token(tg_tok_build *b, int32_t id, tg_str text,
                                              uint16_t flags, tg_err *e);
-/* Makes spellings findable; once, after the last model token. Of equal spellings the last counts. */
+/* Makes spellings findable, after the last model token. Of equal spellings the last counts. */
 TG_MUST_USE tg_status tg_tok_build_index(tg_tok_build *b, tg_err *e);
 int32_t tg_tok_build_find(const tg_tok_build *b, tg_str text); /* -1: none */
 

@@ -10,7 +10,8 @@
 
 typedef enum stage { STAGE_TOKENS, STAGE_BYTES, STAGE_TEXT } stage;
 
-/* The stage is kept in flags the chain has set, since a decoder's function sees only the builder. */
+/* The stage is kept in flags that the chain sets, since a decoder's function sees only the
+ * builder. */
 enum { DECODER_FUSED = 1 << 29, DECODER_BEGUN = 1 << 30 };
 
 static stage stage_of(const tg_tok_build *b)
@@ -19,6 +20,7 @@ static stage stage_of(const tg_tok_build *b)
     return b->h.flags & TG_TOK_BYTE_RUNS ? STAGE_BYTES : STAGE_TOKENS;
 }
 
+/* A decoder that works on tokens can be worked off at compile time only while there are tokens. */
 static tg_status need_tokens(const tg_tok_build *b, const tg_tok_place *at, tg_err *e)
 {
     return stage_of(b) == STAGE_TOKENS
@@ -28,6 +30,7 @@ static tg_status need_tokens(const tg_tok_build *b, const tg_tok_place *at, tg_e
                          at->path);
 }
 
+/* What a decoder makes of one token's piece; NULL when memory is refused. */
 typedef tg_str piece_fn(tg_tok_build *b, tg_str piece, const void *context);
 
 static tg_status map_pieces(tg_tok_build *b, piece_fn *map, const void *context, tg_err *e)
@@ -42,6 +45,8 @@ static tg_status map_pieces(tg_tok_build *b, piece_fn *map, const void *context,
     return TG_OK;
 }
 
+/* A spelling with a character outside the alphabet prints as it is: so does the library, though a
+ * special token spelled with, say, an accent then prints a broken byte. */
 static tg_str map_byte_level(tg_tok_build *b, tg_str piece, const void *context)
 {
     (void)context;
@@ -59,6 +64,7 @@ static tg_status add_byte_level(tg_tok_build *b, const json_t *part, const tg_to
     return TG_OK;
 }
 
+/* Whatever is spelled <0x..> by now is a byte, declared as one or not. */
 static tg_status add_byte_fallback(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
                                    tg_err *e)
 {
@@ -165,6 +171,7 @@ static tg_status add_strip(tg_tok_build *b, const json_t *part, const tg_tok_pla
     return TG_OK;
 }
 
+/* Marks become blanks, but in the first token they vanish, unless texts get no mark in front. */
 static tg_status add_metaspace(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
                                tg_err *e)
 {
@@ -259,6 +266,7 @@ static tg_status push_named(const tg_tok_build *b, const json_t *part, tg_str na
     return TG_OK;
 }
 
+/* Of a template only "single" matters: this engine never encodes pairs of texts. */
 static tg_status read_template(const tg_tok_build *b, const json_t *part, const tg_tok_place *at,
                                tg_ids *prefix, tg_ids *suffix, tg_err *e)
 {

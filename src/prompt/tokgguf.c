@@ -22,7 +22,10 @@ static int32_t type_of(const tg_gguf_vocab *v, int32_t id)
     return v->types ? v->types[id] : TYPE_NORMAL;
 }
 
-/* ---- ways to cut words */
+/* ---- ways to cut words
+ *
+ * Facts of the tokenizer.json of the models that the names stand for, put together from the parts
+ * they share. */
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define BLANKS       "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -40,9 +43,10 @@ static int32_t type_of(const tg_gguf_vocab *v, int32_t id)
 #define CASED(digits, tail)                                                                        \
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" tail "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER    \
     "*" tail "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" BLANKS
-#define DEEPSEEK3                                                                                       \
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+" \
-    "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" BLANKS
+#define ASCII_SIGNS "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
+#define DEEPSEEK3                                                                                  \
+    ASCII_SIGNS "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"                            \
+                "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" BLANKS
 
 /* What the tokenizer.json of the model each name was made for says. `has_nfc`: it normalizes. */
 static const struct {
@@ -110,6 +114,7 @@ static tg_status find_pre(const tg_gguf_vocab *v, size_t *out, tg_err *e)
 
 /* ---- tokens */
 
+/* Types decide what a token takes part in; spellings never do. */
 static tg_status add_tokens(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
 {
     for (int32_t i = 0; i < v->n_tokens; i++) {
@@ -135,6 +140,7 @@ static tg_status add_tokens(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
     return tg_tok_build_index(b, e);
 }
 
+/* As 64 bits, so that 0xffffffff, which some writers mean as "none", is named in the message. */
 static tg_status set_id(const tg_gguf_vocab *v, const char *key, int64_t id, int32_t *out,
                         tg_err *e)
 {
@@ -375,6 +381,7 @@ static size_t visit_cuts(tg_tok_build *b, const int32_t *rank)
     return n;
 }
 
+/* SentencePiece. The index is made again twice, since byte tokens leave it and symbols enter. */
 static tg_status build_scored(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
 {
     int32_t *rank = NULL;

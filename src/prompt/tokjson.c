@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tokjson.c - tokenizer.json to a blob: model, added tokens, and the order of it all. */
+ * tokjson.c - tokenizer.json to a blob: model, added tokens, and the order of it all.
+ *
+ * The file is read strictly: a key that is not known may change ids, so it is refused. "truncation"
+ * and "padding" are for training and batches of equal length, "version" has had one value; they
+ * are accepted and not obeyed. */
 #include "base/log.h"
 #include "prompt/tokparts.h"
 
@@ -41,6 +45,7 @@ static tg_status add_vocabulary(tg_tok_build *b, const json_t *model, tg_err *e)
 
 /* ---- merges */
 
+/* Older files write a merge as one string, and their tokens hold no blanks. */
 static tg_status split_merge(const json_t *v, size_t i, tg_str *left, tg_str *right, tg_err *e)
 {
     if (json_is_array(v) && json_array_size(v) == 2 && json_is_string(json_array_get(v, 0)) &&
@@ -117,6 +122,7 @@ static tg_status add_word_mark(tg_tok_build *b, tg_str mark, uint32_t *at, uint3
     return TG_OK;
 }
 
+/* The bytes that a character without a token falls back to. */
 static tg_status add_byte_tokens(tg_tok_build *b, tg_err *e)
 {
     if (b->h.flags & TG_TOK_BYTE_LEVEL) {
@@ -214,6 +220,8 @@ static tg_status place_added(tg_tok_build *b, tg_str content, int64_t id, bool i
     return TG_OK;
 }
 
+/* Linear, and the list is short: thousands at most in real files, and the caller stops asking when
+ * a hostile one has more. */
 static bool is_added(const tg_tok_build *b, tg_str content)
 {
     for (int32_t i = 0; i < b->n_added; i++)
@@ -296,6 +304,7 @@ static tg_status find_named(const tg_tok_build *b, const json_t *config, const c
                    key, (int)TG_MIN(name.len, (size_t)100), name.ptr);
 }
 
+/* Adds or takes away one id at the front or the end, unless it is as wanted already. */
 static tg_status put_affix(tg_tok_build *b, bool is_front, int32_t id, bool wanted, tg_err *e)
 {
     tg_ids *list = is_front ? &b->prefix : &b->suffix;
@@ -315,6 +324,9 @@ static tg_status put_affix(tg_tok_build *b, bool is_front, int32_t id, bool want
     return tg_ids_check(list, e);
 }
 
+/* These keys stand above the post-processor, as in transformers' fast Llama tokenizer. A BOS that a
+ * template writes and one from here are two; keeping one is the business of the caller, who knows
+ * where a text comes from. */
 static tg_status apply_config(tg_tok_build *b, const json_t *config, tg_err *e)
 {
     static const char name[] = "tokenizer_config.json";

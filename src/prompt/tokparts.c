@@ -16,6 +16,7 @@ tg_tok_place tg_tok_place_under(const tg_tok_place *p, const char *key, int64_t 
     return q;
 }
 
+/* A key that is not in the row may change what the component does: refused, with the nearest. */
 static tg_status check_keys(const json_t *part, const tg_tok_place *at, const tg_tok_part_row *row,
                             tg_err *e)
 {
@@ -227,6 +228,7 @@ static tg_status add_split(tg_tok_build *b, const json_t *part, const tg_tok_pla
     return tg_tok_build_add_step(b, true, step, pattern, TG_STR(""), e);
 }
 
+/* trim_offsets moves offsets only. */
 static tg_status add_byte_level(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
                                 tg_err *e)
 {
@@ -244,6 +246,7 @@ static tg_status add_byte_level(tg_tok_build *b, const json_t *part, const tg_to
     return TG_OK;
 }
 
+/* "Numeric" in the library's language: digits, and number signs such as those of Roman numerals. */
 static tg_status add_digits(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
 {
     bool is_single;
@@ -313,6 +316,7 @@ static tg_status get_lead(const json_t *part, const tg_tok_place *at, int *lead,
     else
         return tg_fail(e, TG_E_UNSUPPORTED, "%s.prepend_scheme is '%.*s', which is not built",
                        at->path, (int)TG_MIN(scheme.len, (size_t)40), scheme.ptr);
+    /* add_prefix_space is the older key; the library refuses files that contradict themselves. */
     if (!adds && has_scheme && *lead >= 0)
         return tg_fail(e, TG_E_CORRUPT, "%s says add_prefix_space false and prepend_scheme '%.*s'",
                        at->path, (int)scheme.len, scheme.ptr);
@@ -320,6 +324,7 @@ static tg_status get_lead(const json_t *part, const tg_tok_place *at, int *lead,
     return TG_OK;
 }
 
+/* Blanks become marks, each word may get a mark in front, words end before marks. */
 static tg_status add_metaspace(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
                                tg_err *e)
 {

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * tokregex.c - Oniguruma's patterns, in Ruby's syntax, to PCRE2's; and running them.
+ *
+ * A translator in one pass: what both engines read alike is copied, what they read differently is
+ * rewritten, everything else is refused. It keeps where the last atom began in the output, since
+ * Ruby allows a quantifier on a quantified atom where PCRE2 would read another operator. */
 #include "prompt/tokregex.h"
 
 #include "base/mem.h"
@@ -197,6 +202,7 @@ static tg_status translate_escape(translator *t, bool in_set)
     return TG_OK;
 }
 
+/* Copies a set. Ruby's sets nest and intersect, and PCRE2 would take the signs for literal ones. */
 static tg_status translate_set(translator *t)
 {
     tg_buf_add_byte(t->out, '[');
@@ -293,6 +299,7 @@ static tg_status translate_interval(translator *t, size_t n)
     return TG_OK;
 }
 
+/* *, + and ?, each maybe lazy or possessive: both engines agree. */
 static tg_status translate_quantifier(translator *t)
 {
     if (!t->has_atom) return refuse(t, "a quantifier without anything to repeat");
@@ -388,6 +395,7 @@ static tg_status compile(tg_regex *r, tg_str pattern, tg_str source, tg_err *e)
     if (!c) return tg_fail_nomem(e, pattern.len, "a pattern");
     int number = 0;
     size_t at = 0;
+    /* Ruby knows no other end of a line, and PCRE2's default is the builder's choice. */
     pcre2_set_newline(c, PCRE2_NEWLINE_LF);
     r->code = pcre2_compile((PCRE2_SPTR)pattern.ptr, pattern.len,
                             PCRE2_UTF | PCRE2_UCP | PCRE2_NO_AUTO_CAPTURE | PCRE2_NEVER_BACKSLASH_C,
@@ -435,6 +443,7 @@ void tg_regex_scratch_deinit(tg_regex_scratch *s)
     *s = (tg_regex_scratch){0};
 }
 
+/* On the first match of a call: a text without words to split never pays for it. */
 static tg_status prepare(const tg_regex *r, tg_regex_scratch *s, tg_err *e)
 {
     if (!s->match) s->match = pcre2_match_data_create(1, r->memory);

@@ -27,6 +27,7 @@ void tg_tok_scratch_deinit(tg_tok_scratch *s)
 
 /* ---- writing a new text */
 
+/* Where bytes [begin, end) of v came from in the input. */
 static tg_span origin_of(const tg_tok_view *v, size_t begin, size_t end)
 {
     if (begin >= end) { /* nothing: a point between its neighbours */
@@ -93,6 +94,8 @@ static bool joins_before(int32_t cp)
     return cp >= 0x300 && ((cp >= 0x1160 && cp <= 0x11ff) || is_mark(cp));
 }
 
+/* One character and what joins it. Most need a few code points; a hostile run of marks may have a
+ * million, which then lie in the heap. */
 static tg_status normalize_part(rewrite *r, size_t begin, size_t end, utf8proc_option_t options)
 {
     enum { ON_STACK = 64 };
@@ -123,6 +126,8 @@ static tg_status normalize_part(rewrite *r, size_t begin, size_t end, utf8proc_o
     return s;
 }
 
+/* Part by part, so that offsets stay as fine as the rewriting, and text that is normal already is
+ * copied: all of ASCII, and single characters that do not decompose. */
 static tg_status normalize(rewrite *r, tg_span w, utf8proc_option_t options)
 {
     bool composes = options & UTF8PROC_COMPOSE;
@@ -233,6 +238,7 @@ static tg_status run_prepend(rewrite *r, tg_span w)
     return TG_OK;
 }
 
+/* memmem, which POSIX lacks. */
 static const char *find_bytes(const char *text, size_t n, tg_str what)
 {
     while (n >= what.len) {
@@ -299,6 +305,7 @@ static tg_status run_replace_regex(rewrite *r, tg_span w)
     return TG_OK;
 }
 
+/* "First" means the word that begins the input, not each text between added tokens. */
 static tg_status run_lead(rewrite *r, tg_span w)
 {
     tg_str word = {r->v->ptr + w.begin, (size_t)(w.end - w.begin)};
@@ -411,6 +418,7 @@ static const struct {
 };
 _Static_assert(TG_COUNT(ops) == TG_TOK_OP_COUNT, "every step has a row");
 
+/* Parts of one word at a time: behaviors never join across words. */
 static tg_status split_words(rewrite *r, const tg_spans *words, tg_spans *out)
 {
     tg_spans_clear(out);

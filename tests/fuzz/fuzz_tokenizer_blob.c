@@ -33,8 +33,10 @@ static const char *const bases[] = {
     "\"ignore_merges\":true,\"vocab\":{\"<m>\":0,\"aB\":1,\"a\":2,\"b\":3,\"\xc4\xa0\":4,"
     "\"\xc4\xa0"
     "a\":5,\"ab\":6,\"1\":7},\"merges\":[\"\xc4\xa0 a\",\"a b\"]}}",
-    "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":"
-    "\"first\"},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\"},\"model\":{"
+    "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\","
+    "\"prepend_scheme\":\"first\"},"
+    "\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\"},"
+    "\"model\":{"
     "\"type\":\"BPE\",\"unk_token\":\"u\",\"end_of_word_suffix\":\"!\","
     "\"continuing_subword_prefix\":\"#\",\"vocab\":{\"u\":0,\"a\":1,\"#b\":2,\"ab\":3,\"#c!\":4,"
     "\"abc!\":5,\"\xe2\x96\x81\":6},\"merges\":[\"a #b\",\"ab #c!\"]}}",
