@@ -29,6 +29,16 @@ check "two at once through the cache both succeed" test $rc1 -eq 0 -a $rc2 -eq 0
 check "and answer the same" cmp -s out1 out2
 check "and one artifact came of them" is_same "$(find cache -name '*.json' -path '*.tg*' -o -mindepth 1 -maxdepth 1 -type d | xargs -n 1 dirname | sort -u | grep -c cache)" 1
 
+# stop_after SIGNAL MS: an export that gets a signal on its way; returns when it is gone, which
+# timeout(1) would not wait for.
+stop_after() {
+    "$TRIGRAPH" export "$MODEL" -o kill/m.tg >/dev/null 2>err & pid=$!
+    sleep "$(printf '%d.%03d' $(($2 / 1000)) $(($2 % 1000)))"
+    kill -s "$1" $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    rc=$?
+}
+
 # SIGKILL at ten points of an export; the next one succeeds and clears the remains.
 rm -rf kill && mkdir kill
 start=$(date +%s%N)
@@ -39,20 +49,19 @@ rm -rf kill/m.tg
 bad=0
 for i in 1 2 3 4 5 6 7 8 9 10; do
     t=$((ms * i / 11 + 1))
-    timeout -s KILL "$(printf '%d.%03d' $((t / 1000)) $((t % 1000)))" "$TRIGRAPH" export "$MODEL" -o kill/m.tg >/dev/null 2>&1
+    stop_after KILL $t
     [ ! -e kill/m.tg ] || { "$TRIGRAPH" inspect kill/m.tg --verify >/dev/null 2>&1 || bad=$((bad + 1)); rm -rf kill/m.tg; }
 done
 check "after SIGKILL at ten points of $ms ms no half artifact was visible" is_same $bad 0
 tri export "$MODEL" -o kill/m.tg
 check "the next export succeeds" test "$rc" -eq 0
 listing kill >after
-check "and clears the remains" cmp -s whole after
+check "and clears the remains" diff whole after
 
 # SIGINT and SIGTERM end an export cleanly.
 for s in INT TERM; do
     rm -rf kill/m.tg
-    timeout -s $s "$(printf '%d.%03d' $((ms / 2000)) $((ms / 2 % 1000)))" "$TRIGRAPH" export "$MODEL" -o kill/m.tg >/dev/null 2>err
-    rc=$?
+    stop_after $s $((ms / 2))
     if [ -e kill/m.tg ] || [ -z "$(ls -A kill)" ]; then
         pass "SIG$s leaves the whole artifact or nothing"
     else

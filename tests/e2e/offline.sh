@@ -7,7 +7,7 @@ if unshare -rn true 2>/dev/null; then
         export TG_MODELS
         unshare -rn "$ROOT/run" -p "What is the capital of France?" >out 2>err
         rc=$?
-        check "./run answers without a network" test "$rc" -eq 0 -a -s out
+        check "./run answers without a network" grep -q Paris out
         check "and says which model it used" grep -q 'tests/tiny/offline' err
         unshare -rn "$ROOT/run" >out 2>err
         rc=$?
