@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * trigraph.h - the public face of the engine.
  *
- * Three nouns. A tg_model is a compiled artifact, opened: read-only, shared by any number of threads. A
- * tg_engine runs it: it owns the KV pages, the worker threads and the steps. A tg_request is one
- * prompt on its way through an engine. Destroy them in the opposite order.
+ * Three nouns. A tg_model is a compiled artifact, opened: read-only, shared by any number of
+ * threads. A tg_engine runs it: it owns the KV pages, the worker threads and the steps. A
+ * tg_request is one prompt on its way through an engine. Destroy them in the opposite order.
  *
- * Every pointer handed out is borrowed from the object named in its comment, except strings and arrays
- * that a comment calls yours, which go back through tg_free. Every call that can fail returns tg_status and
- * takes a tg_err last; NULL is allowed there. Text is UTF-8. Options structs are zero for defaults.
+ * Every pointer handed out is borrowed from the object named in its comment, except strings and
+ * arrays that a comment calls yours, which go back through tg_free. Every call that can fail
+ * returns tg_status and takes a tg_err last; NULL is allowed there. Text is UTF-8. Options structs
+ * are zero for defaults.
  *
- * Threads: functions on a tg_model may be called from any thread at once. Of an engine, tg_engine_submit
- * and everything on requests may be called from any thread; tg_engine_step and tg_engine_eval from one
- * thread at a time, and not between tg_engine_start and tg_engine_stop. */
+ * Threads: functions on a tg_model may be called from any thread at once. Of an engine,
+ * tg_engine_submit and everything on requests may be called from any thread; tg_engine_step and
+ * tg_engine_eval from one thread at a time, and not between tg_engine_start and tg_engine_stop. */
 #ifndef TRIGRAPH_H
 #define TRIGRAPH_H
 
@@ -33,7 +34,7 @@ TG_API const char *tg_version(void);
 /* Frees what a comment calls yours; accepts NULL. */
 TG_API void tg_free(void *p);
 
-/* ---- export: checkpoint -> artifact ------------------------------------------------------------- */
+/* ---- export: checkpoint -> artifact ---------------------------------------------------------- */
 
 typedef struct tg_export_options {
     const char *config_file;        /* JSON with the same names as below; options given here win */
@@ -52,28 +53,29 @@ typedef struct tg_export_options {
     void *context;
 } tg_export_options;
 
-/* Compiles the checkpoint at `source` (a Hugging Face folder, a folder of the hub cache, or a GGUF file)
- * into the folder `dir`. All or nothing: `dir` appears whole at the end. */
+/* Compiles the checkpoint at `source` (a Hugging Face folder, a folder of the hub cache, or a GGUF
+ * file) into the folder `dir`. All or nothing: `dir` appears whole at the end. */
 TG_CHECKED_API tg_status tg_export(const char *source, const char *dir, const tg_export_options *o,
                                    tg_err *e);
-/* The same compilation without writing: *out becomes the memory plan as text (yours), or, with `pass` not
- * NULL, the graph after that pass ("build", "fuse", "group", "plan"). */
+/* The same compilation without writing: *out becomes the memory plan as text (yours), or, with
+ * `pass` not NULL, the graph after that pass ("build", "fuse", "group", "plan"). */
 TG_CHECKED_API tg_status tg_export_preview(char **out, const char *source, const char *pass,
                                            const tg_export_options *o, tg_err *e);
 
-/* Where the artifact of `source` is: `source` itself if it is one; otherwise it is found in the cache or
- * exported into it under a lock (two callers at once: one exports, both succeed). *dir is yours. `note`
- * (may be NULL) gets one line when an export begins and why. The cache is $TG_CACHE_DIR, or trigraph
- * under $XDG_CACHE_HOME or ~/.cache. */
+/* Where the artifact of `source` is: `source` itself if it is one; otherwise it is found in the
+ * cache or exported into it under a lock (two callers at once: one exports, both succeed). *dir is
+ * yours. `note` (may be NULL) gets one line when an export begins and why. The cache is
+ * $TG_CACHE_DIR, or trigraph under $XDG_CACHE_HOME or ~/.cache. */
 TG_CHECKED_API tg_status tg_cache_find(char **dir, const char *source, const tg_export_options *o,
                                        void (*note)(void *context, const char *line), tg_err *e);
 
-/* What is inside an artifact or a checkpoint (its header only): text for people or JSON. *out is yours. */
+/* What is inside an artifact or a checkpoint (its header only): text for people or JSON. *out is
+ * yours. */
 TG_CHECKED_API tg_status tg_inspect(char **out, const char *path, bool is_json, tg_err *e);
 /* Compares every checksum of an artifact, the weights' too. */
 TG_CHECKED_API tg_status tg_verify(const char *dir, tg_err *e);
 
-/* ---- model --------------------------------------------------------------------------------------- */
+/* ---- model ----------------------------------------------------------------------------------- */
 
 typedef struct tg_model tg_model;
 
@@ -90,23 +92,25 @@ typedef struct tg_model_info {
 
 TG_API tg_model_info tg_model_get_info(const tg_model *m);
 
-/* Ids of a text. add_special adds what the tokenizer's post-processor adds (BOS); parse_special reads special
- * tokens written in the text as such. Raw text to be continued wants both, a rendered chat only the
- * second, foreign text neither. *ids is yours. */
+/* Ids of a text. add_special adds what the tokenizer's post-processor adds (BOS); parse_special
+ * reads special tokens written in the text as such. Raw text to be continued wants both, a rendered
+ * chat only the second, foreign text neither. *ids is yours. */
 TG_CHECKED_API tg_status tg_model_tokenize(const tg_model *m, const char *text, size_t n_bytes,
                                            bool add_special, bool parse_special, int32_t **ids,
                                            int32_t *n_ids, tg_err *e);
-/* Text of ids, special tokens left out when asked. *text is yours, zero-terminated, *n_bytes long. */
+/* Text of ids, special tokens left out when asked. *text is yours, zero-terminated, *n_bytes
+ * long. */
 TG_CHECKED_API tg_status tg_model_detokenize(const tg_model *m, const int32_t *ids, int32_t n_ids,
                                              bool skip_special, char **text, size_t *n_bytes,
                                              tg_err *e);
-/* The model's chat template over `messages_json`, an array of {"role", "content", ...}; kwargs_json is an
- * object of further variables or NULL. TG_E_UNSUPPORTED when the model has no template. *text is yours. */
+/* The model's chat template over `messages_json`, an array of {"role", "content", ...}; kwargs_json
+ * is an object of further variables or NULL. TG_E_UNSUPPORTED when the model has no template. *text
+ * is yours. */
 TG_CHECKED_API tg_status tg_model_render_chat(const tg_model *m, const char *messages_json,
                                               const char *kwargs_json, bool add_generation_prompt,
                                               char **text, tg_err *e);
 
-/* ---- engine -------------------------------------------------------------------------------------- */
+/* ---- engine ---------------------------------------------------------------------------------- */
 
 typedef struct tg_engine tg_engine;
 
@@ -127,14 +131,14 @@ typedef struct tg_engine_info {
 TG_API tg_engine_info tg_engine_get_info(const tg_engine *g);
 
 /* One step for the requests that are ready: a piece of a prompt, or a token for every running row.
- * *is_idle is set when there was nothing to do. A failure of one request is told to that request, and is
- * not a failure of the step. */
+ * *is_idle is set when there was nothing to do. A failure of one request is told to that request,
+ * and is not a failure of the step. */
 TG_CHECKED_API tg_status tg_engine_step(tg_engine *g, bool *is_idle, tg_err *e);
 /* Gives the engine a thread that steps by itself until tg_engine_stop. */
 TG_CHECKED_API tg_status tg_engine_start(tg_engine *g, tg_err *e);
 TG_API void tg_engine_stop(tg_engine *g);
 
-/* ---- requests ------------------------------------------------------------------------------------ */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 /* How to choose the next token. {0} is greedy decoding. */
 typedef struct tg_sampling {
@@ -166,8 +170,9 @@ typedef struct tg_request_options {
     int32_t n_stop;
     bool ignore_eos;   /* do not end at the model's stop tokens */
     bool show_special; /* special tokens appear in the text */
-    /* A piece of text that is ready to print (whole characters), and the ids that came with it. May be NULL:
-     * then read with tg_request_read. Called on the stepping thread; true cancels the request. */
+    /* A piece of text that is ready to print (whole characters), and the ids that came with it. May
+     * be NULL: then read with tg_request_read. Called on the stepping thread; true cancels the
+     * request. */
     bool (*on_text)(void *context, const char *text, size_t n_bytes, const int32_t *ids,
                     int32_t n_ids);
     void *context;
@@ -175,19 +180,19 @@ typedef struct tg_request_options {
 
 typedef struct tg_request tg_request;
 
-/* Queues a prompt; `tokens` is copied. An empty prompt, an id that the model lacks and a prompt that is not
- * shorter than max_length are errors that name the number. */
+/* Queues a prompt; `tokens` is copied. An empty prompt, an id that the model lacks and a prompt
+ * that is not shorter than max_length are errors that name the number. */
 TG_CHECKED_API tg_status tg_engine_submit(tg_request **out, tg_engine *g, const int32_t *tokens,
                                           int32_t n_tokens, const tg_request_options *o, tg_err *e);
 TG_API void tg_request_cancel(tg_request *r); /* at the next step */
 TG_API void tg_request_free(tg_request *r);   /* accepts NULL; cancels what still runs */
 
-/* Steps the engine, or waits for its thread, until the request has ended. Returns the request's own error
- * when it finished with TG_FINISH_ERROR. */
+/* Steps the engine, or waits for its thread, until the request has ended. Returns the request's own
+ * error when it finished with TG_FINISH_ERROR. */
 TG_CHECKED_API tg_status tg_request_wait(tg_request *r, tg_err *e);
 
-/* Takes the text that has come since the last read, without waiting; n_bytes 0 when there is none yet.
- * Borrowed until the next read. */
+/* Takes the text that has come since the last read, without waiting; n_bytes 0 when there is none
+ * yet. Borrowed until the next read. */
 TG_API const char *tg_request_read(tg_request *r, size_t *n_bytes);
 
 typedef struct tg_request_stats {
@@ -202,11 +207,11 @@ TG_API tg_request_stats tg_request_get_stats(const tg_request *r);
 /* The ids of the answer so far, borrowed until the next step; stop tokens are not among them. */
 TG_API const int32_t *tg_request_get_tokens(const tg_request *r, int32_t *n_tokens);
 
-/* ---- evaluation ---------------------------------------------------------------------------------- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
-/* Runs `tokens` through the model and hands out the logits after each of them: row i is the prediction after
- * tokens 0..i, n_vocab floats, borrowed for the call. `on_row` true ends it early with TG_E_CANCELLED.
- * Results do not depend on chunk (tokens a step, 0: the largest bucket). */
+/* Runs `tokens` through the model and hands out the logits after each of them: row i is the
+ * prediction after tokens 0..i, n_vocab floats, borrowed for the call. `on_row` true ends it early
+ * with TG_E_CANCELLED. Results do not depend on chunk (tokens a step, 0: the largest bucket). */
 TG_CHECKED_API tg_status tg_engine_eval(tg_engine *g, const int32_t *tokens, int32_t n_tokens,
                                         int32_t chunk,
                                         bool (*on_row)(void *context, int32_t i,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cache.c - exported models found again.
  *
- * An entry is an artifact under <cache>/<name>-<key>/, where the key hashes what the artifact's bytes depend on and
- * can be known without reading weights: the compiler version, the config as it is filled in, and real path, size
- * and time of every file of the source. Beside it lies <name>-<key>.json with the same facts in words, so that
- * a miss can say what differed. One lock per entry lets one process export while others wait. */
+ * An entry is an artifact under <cache>/<name>-<key>/, where the key hashes what the artifact's
+ * bytes depend on and can be known without reading weights: the compiler version, the config as it
+ * is filled in, and real path, size and time of every file of the source. Beside it lies
+ * <name>-<key>.json with the same facts in words, so that a miss can say what differed. One lock
+ * per entry lets one process export while others wait. */
 #include "api/api.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -100,7 +101,8 @@ static tg_status find_entry(entry *x, const char *source, const tg_export_option
     return s;
 }
 
-/* The first field in which an older entry of the same source differs, for the line about the miss. */
+/* The first field in which an older entry of the same source differs, for the line about the
+ * miss. */
 static const char *find_difference(const json_t *ours, const json_t *theirs)
 {
     const char *name;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * engine.c - requests on their way through a scheduler.
  *
- * Two locks. `step_lock` is held while a step runs and by whoever takes a request out of the scheduler: it
- * protects executor, scheduler and tasks. `lock` is held for moments: it protects the inbox and what
- * readers of a request see. They are taken in this order; callbacks run under the first one only. */
+ * Two locks. `step_lock` is held while a step runs and by whoever takes a request out of the
+ * scheduler: it protects executor, scheduler and tasks. `lock` is held for moments: it protects the
+ * inbox and what readers of a request see. They are taken in this order; callbacks run under the
+ * first one only. */
 #include "api/api.h"
 #include "device/cpu_device.h"
 #include "run/sched.h"
@@ -116,7 +117,8 @@ static size_t count_doubtful(const tg_request *r, tg_str text)
     return 0;
 }
 
-/* Moves what can be shown of `held` to `piece`. Returns true when a stop string ended the answer. */
+/* Moves what can be shown of `held` to `piece`. Returns true when a stop string ended the
+ * answer. */
 static bool release_text(tg_request *r, bool is_end)
 {
     tg_str held = tg_buf_str(&r->held);

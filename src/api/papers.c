@@ -86,8 +86,8 @@ static tg_status compile_tokenizer(tg_buf *blob, const tg_checkpoint *c, tg_err 
 
 /* ---- chat templates */
 
-/* The text of tokenizer_config.json's "chat_template": a string, or a list of {"name", "template"} of which
- * "default" counts. */
+/* The text of tokenizer_config.json's "chat_template": a string, or a list of {"name", "template"}
+ * of which "default" counts. */
 static tg_str find_config_template(const json_t *config)
 {
     const json_t *t = json_object_get(config, "chat_template"), *item;
@@ -187,8 +187,8 @@ static tg_status ask_tokenizer(tg_papers *p, json_t *ids, tg_err *e)
     return TG_OK;
 }
 
-/* The recommendation of generation_config.json, with transformers' own defaults where it is silent: a missing
- * temperature is 1 and a missing top_k 50. */
+/* The recommendation of generation_config.json, with transformers' own defaults where it is silent:
+ * a missing temperature is 1 and a missing top_k 50. */
 static tg_status read_sampling(json_t *defaults, const tg_checkpoint *c, tg_err *e)
 {
     const json_t *config = tg_checkpoint_get_json(c, TG_HF_GENERATION_CONFIG);

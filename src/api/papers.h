@@ -12,8 +12,9 @@ typedef struct tg_papers {
     tg_buf tokenizer; /* compiled; empty when the checkpoint has none */
     int32_t n_vocab;  /* ids of the tokenizer; 0: none */
     tg_buf chat;      /* template text; empty when the checkpoint has none */
-    /* {"sampling": {"temperature": ...}, "stop_ids": [...]}: sampling only where the makers ask for it
-     * (generation_config.json with do_sample); stop ids are the union of everything that names an end. */
+    /* {"sampling": {"temperature": ...}, "stop_ids": [...]}: sampling only where the makers ask for
+     * it (generation_config.json with do_sample); stop ids are the union of everything that names
+     * an end. */
     json_t *defaults;
 } tg_papers;
 

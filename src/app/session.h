@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * session.h - a MODEL of the command line, opened: found or exported, mapped, and given an engine.
  *
- * Finding runs in a child process, because it may export: so the memory this process reports is that
- * of running the model, and a compiler's heap is gone before the first token. */
+ * Finding runs in a child process, because it may export: so the memory this process reports is
+ * that of running the model, and a compiler's heap is gone before the first token. */
 #ifndef TG_APP_SESSION_H
 #define TG_APP_SESSION_H
 

@@ -46,8 +46,8 @@ typedef struct tg_progress {
     bool is_shown;
 } tg_progress;
 
-/* The signature of tg_export_options.progress, with a tg_progress as its context. True when a signal
- * asks to stop. */
+/* The signature of tg_export_options.progress, with a tg_progress as its context. True when a
+ * signal asks to stop. */
 bool tg_progress_print(void *progress, int64_t done_bytes, int64_t total_bytes);
 /* Ends the bar's line, so that something else can be said. */
 void tg_progress_end(tg_progress *p);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mem.h - the one door to the heap.
  *
- * Everything handed out is zeroed and aligned to 64 bytes, but for the plain blocks of libraries. Three lifetimes: a heap object lives
- * until its owner closes it; an arena lives until its job is done and frees everything at once;
- * a reservation is address space that costs memory only where it was touched (KV pages, logits).
+ * Everything handed out is zeroed and aligned to 64 bytes, but for the plain blocks of libraries.
+ * Three lifetimes: a heap object lives until its owner closes it; an arena lives until its job is
+ * done and frees everything at once; a reservation is address space that costs memory only where it
+ * was touched (KV pages, logits).
  *
  * A step allocates nothing: between tg_mem_lock_begin and tg_mem_lock_end any allocation on that
  * thread is our mistake and aborts. tg_mem_fail_after lets a test refuse the n-th allocation. */

@@ -2,7 +2,8 @@
  * coll.h - ranks talking to each other.
  *
  * A rank is a tensor-parallel shard with its own weights and KV heads. A group of N ranks meets in
- * collectives, each called by every rank in the same order with equal sizes. Sums are taken in rank order
+ * collectives, each called by every rank in the same order with equal sizes. Sums are taken in rank
+ * order
  * 0, 1, ... N-1, so a result depends on the number of ranks and on nothing else. One rank is a
  * group too: every collective is then the identity.
  *
@@ -14,7 +15,8 @@
 
 typedef struct tg_coll tg_coll;
 
-/* A group of n_ranks threads over shared memory; each collective moves at most max_floats a rank. */
+/* A group of n_ranks threads over shared memory; each collective moves at most max_floats a
+ * rank. */
 TG_MUST_USE tg_status tg_coll_new(tg_coll **out, int32_t n_ranks, int64_t max_floats, tg_err *e);
 void tg_coll_free(tg_coll *c); /* accepts NULL; after every rank has left */
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attend.c - attention over pages: how queries and key blocks are dealt to threads.
  *
- * The contract (kernel.h 12) fixes the arithmetic of a block and of merging blocks in ascending order;
- * this file only decides who computes what. Two ways, with the same bits:
+ * The contract (kernel.h 12) fixes the arithmetic of a block and of merging blocks in ascending
+ * order; this file only decides who computes what. Two ways, with the same bits:
  *
- *  few tokens   (decode, verification) items are (row, KV head, block): threads share the blocks of a long
+ *  few tokens   (decode, verification) items are (row, KV head, block): threads share the blocks of
+ *  a long
  *               context, leave (m, l, o) of each in `partial`, meet, and merge head by head.
- *  many tokens  (prompts) items are (run of tokens of one row, KV head): a thread walks all blocks of an
+ *  many tokens  (prompts) items are (run of tokens of one row, KV head): a thread walks all blocks
+ *  of an
  *               item and merges as it goes.
  *
  * Queries that share a KV head are given to the kernel together, so that a page is read once. */
@@ -14,8 +16,8 @@
 
 #include <math.h>
 
-/* Queries of consecutive tokens of one row that share a KV head: n_heads of its query heads (all of them,
- * unless they are more than the kernel takes) times n_tokens. */
+/* Queries of consecutive tokens of one row that share a KV head: n_heads of its query heads (all of
+ * them, unless they are more than the kernel takes) times n_tokens. */
 typedef struct query_set {
     int32_t n, first_token, n_tokens, kv_head, first_head, n_heads;
     const float *q[TG_ATTEND_MAX_QUERIES];

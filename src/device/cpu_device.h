@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cpu_device.h - the host's processors as a device.
  *
- * Work inside a step is split over a team of threads by rows of weights, by tokens or by heads, never
- * along a sum, so that the number of threads changes no bit. Each thread always owns the same rows, so its
- * weights stay in its own cache. Kernels are chosen when the device is opened, for the tier of this
- * machine; TG_VERBOSE=dispatch says which tier serves which operation. */
+ * Work inside a step is split over a team of threads by rows of weights, by tokens or by heads,
+ * never along a sum, so that the number of threads changes no bit. Each thread always owns the same
+ * rows, so its weights stay in its own cache. Kernels are chosen when the device is opened, for the
+ * tier of this machine; TG_VERBOSE=dispatch says which tier serves which operation. */
 #ifndef TG_DEVICE_CPU_DEVICE_H
 #define TG_DEVICE_CPU_DEVICE_H
 

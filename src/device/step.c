@@ -91,8 +91,8 @@ static void prepare_rows(const tg_step *s, const input *in, const norm *n, float
     }
 }
 
-/* Norms and quantizes value `id` for an instruction. needs_a8: some weight is quantized. On return the input
- * can be read by this thread. */
+/* Norms and quantizes value `id` for an instruction. needs_a8: some weight is quantized. On return
+ * the input can be read by this thread. */
 static input prepare(tg_step *s, int32_t id, norm n, bool needs_a8, int32_t thread)
 {
     tg_step_private *mine = &s->privates[thread];

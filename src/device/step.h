@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * step.h - one step on the host's processors, as every thread sees it (internal to src/device).
  *
- * All threads run the same list of instructions, each its share, and meet at a barrier after each one.
- * A handler may have barriers of its own; every thread must reach the same ones. */
+ * All threads run the same list of instructions, each its share, and meet at a barrier after each
+ * one. A handler may have barriers of its own; every thread must reach the same ones. */
 #ifndef TG_DEVICE_STEP_H
 #define TG_DEVICE_STEP_H
 
@@ -10,8 +10,8 @@
 #include "ir/io.h"
 #include "kernel/kernel.h"
 
-/* Up to this many tokens every thread normalises and quantizes all inputs of a matrix by itself into memory
- * of its own: 0.1-0.6 us a row, cheaper than sharing the work and meeting once more. */
+/* Up to this many tokens every thread normalises and quantizes all inputs of a matrix by itself
+ * into memory of its own: 0.1-0.6 us a row, cheaper than sharing the work and meeting once more. */
 enum { TG_STEP_FEW_TOKENS = 8 };
 
 /* Memory that belongs to one thread. */
@@ -24,7 +24,8 @@ typedef struct tg_step_private {
     float *running;                 /* and merged over the blocks so far */
 } tg_step_private;
 
-/* Memory that all threads share, for values no plan speaks of. Sized for the largest plan loaded. */
+/* Memory that all threads share, for values no plan speaks of. Sized for the largest plan
+ * loaded. */
 typedef struct tg_step_shared {
     char *arena;     /* the plan's values */
     void *a8_memory; /* quantized input of the running matmul: [tokens] rows */
@@ -66,7 +67,8 @@ typedef void tg_step_fn(tg_step *s, const tg_instr *x, int32_t layer, int32_t th
 
 tg_step_fn tg_step_attention;
 
-/* The share [*begin, *end) of n units that a thread owns: contiguous, and the same in every step. */
+/* The share [*begin, *end) of n units that a thread owns: contiguous, and the same in every
+ * step. */
 void tg_step_share(const tg_step *s, int32_t thread, int64_t n, int64_t *begin, int64_t *end);
 /* Rows that a value has in this step: true tokens, or wanted rows. */
 int32_t tg_step_n_rows(const tg_step *s, int32_t value);
@@ -76,8 +78,8 @@ float *tg_step_value(const tg_step *s, int32_t value, int64_t *stride);
 char *tg_step_page(const tg_step *s, int32_t layer, int32_t page_id, int32_t kv_head, char **v);
 int32_t tg_step_page_id(const tg_step *s, int32_t group, int32_t row, int32_t page);
 
-/* Bytes of the shared and private memory that plans need; each call raises the sizes to hold one more
- * plan. */
+/* Bytes of the shared and private memory that plans need; each call raises the sizes to hold one
+ * more plan. */
 typedef struct tg_step_sizes {
     int64_t arena_bytes, tokens, cols, pair_floats, partial_floats;
     int32_t n_vocab, head_dim;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * team.h - the threads of one device: pinned, spinning, meeting at barriers.
  *
- * Thread 0 is the caller's; the others belong to the team and are bound to processors of their own when
- * there are enough. A job runs on all threads at once. Inside a job threads meet at a barrier of one
- * padded flag each (a futex barrier costs 23 us here, this one 0.05-0.3 us); a waiter spins, then gives
- * its processor away, so that an overcommitted machine still moves. Between jobs the team's threads
- * spin for about 2 ms, then sleep until the next one. */
+ * Thread 0 is the caller's; the others belong to the team and are bound to processors of their own
+ * when there are enough. A job runs on all threads at once. Inside a job threads meet at a barrier
+ * of one padded flag each (a futex barrier costs 23 us here, this one 0.05-0.3 us); a waiter spins,
+ * then gives its processor away, so that an overcommitted machine still moves. Between jobs the
+ * team's threads spin for about 2 ms, then sleep until the next one. */
 #ifndef TG_DEVICE_TEAM_H
 #define TG_DEVICE_TEAM_H
 

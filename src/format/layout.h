@@ -6,7 +6,8 @@
  * 64 bytes. Rows beyond the last and columns beyond the last are zero groups, so kernels need no
  * tail. Names are in the artifact and are never redefined. Drawn byte by byte in docs/kernels.md.
  *
- * Quantum of the integer layouts, 64 columns = 2 groups of 32 = 16 "operands". Operand v holds columns
+ * Quantum of the integer layouts, 64 columns = 2 groups of 32 = 16 "operands". Operand v holds
+ * columns
  * 4v..4v+3 of the quantum as 64 bytes, byte 4r+j = row r, column 4v+j: what vpdpbusd takes.
  *
  *   nibbles  512 B  line l (0..7) = operands 2l (low nibbles) and 2l+1 (high nibbles)
@@ -27,12 +28,13 @@
  *
  *   r16_q4_k  nibbles sc mn        64 + 4 * 576   sc, mn: 32 u8 each, [group 0..1][row 0..15]
  *   r16_q5_k  nibbles bits sc mn   64 + 4 * 704   w = (d sc) q - dmin mn
- *   r16_q6_k  nibbles pairs sc     64 + 4 * 832   sc: 64 i8, [sixteenth 0..3][row]; w = d sc (q - 32)
- *   r16_q2_k  pairs sc mn          64 + 4 * 384   sc, mn: 64 u8 each, [sixteenth][row]; pairs are
+ *   r16_q6_k  nibbles pairs sc     64 + 4 * 832   sc: 64 i8, [sixteenth 0..3][row]; w = d sc (q -
+ *   32) r16_q2_k  pairs sc mn          64 + 4 * 384   sc, mn: 64 u8 each, [sixteenth][row]; pairs
+ *   are
  *                                                 bits 0..1; w = d sc q - dmin mn
  *
- * Float layouts: a quantum is one column (f32: 64 B, f16: 32 B) or two (bf16: 64 B, row r at 4r: even
- * column in the low half, odd in the high). */
+ * Float layouts: a quantum is one column (f32: 64 B, f16: 32 B) or two (bf16: 64 B, row r at 4r:
+ * even column in the low half, odd in the high). */
 #ifndef TG_FORMAT_LAYOUT_H
 #define TG_FORMAT_LAYOUT_H
 

@@ -133,7 +133,8 @@ typedef struct tg_blueprint tg_blueprint;
 TG_MUST_USE tg_status tg_blueprint_open(tg_blueprint **out, const tg_checkpoint *c, tg_err *e);
 void tg_blueprint_free(tg_blueprint *b); /* accepts NULL */
 
-/* The tokenizer has fewer ids than the model's papers say: those beyond are padding, never sampled. */
+/* The tokenizer has fewer ids than the model's papers say: those beyond are padding, never
+ * sampled. */
 void tg_blueprint_limit_vocab(tg_blueprint *b, int32_t n_vocab);
 const tg_hparams *tg_blueprint_hparams(const tg_blueprint *b);
 const tg_arch *tg_blueprint_arch(const tg_blueprint *b);

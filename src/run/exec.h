@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * exec.h - one step: rows of tokens in, chosen ids or logits out.
  *
- * An exec is a program on a device: every plan loaded, the KV pools, the step's buffers. A step names its
- * kind, never guessed from a width; the smallest bucket that holds it runs. Padding does not exist here:
- * the device gets true counts. One thread at a time. */
+ * An exec is a program on a device: every plan loaded, the KV pools, the step's buffers. A step
+ * names its kind, never guessed from a width; the smallest bucket that holds it runs. Padding does
+ * not exist here: the device gets true counts. One thread at a time. */
 #ifndef TG_RUN_EXEC_H
 #define TG_RUN_EXEC_H
 
@@ -20,21 +20,22 @@ void tg_exec_free(tg_exec *x); /* accepts NULL */
 const tg_device *tg_exec_device(const tg_exec *x);
 tg_kv *tg_exec_kv(tg_exec *x);
 
-/* What one row brings to a step. Its tokens lie at positions [position, position + n_tokens); everything
- * before is in its pages. */
+/* What one row brings to a step. Its tokens lie at positions [position, position + n_tokens);
+ * everything before is in its pages. */
 typedef struct tg_exec_row {
     int32_t row; /* of the KV tables, each at most once a step */
     const int32_t *tokens;
     int32_t n_tokens, position;
     int32_t n_outs; /* the logits after the last n_outs tokens are wanted */
-    /* [n_outs], NULL when only logits are asked for; adjust_at counts from `adjust`. All rows or none. */
+    /* [n_outs], NULL when only logits are asked for; adjust_at counts from `adjust`. All rows or
+     * none. */
     const tg_sample_params *params;
     const tg_sample_adjust *adjust;
     int32_t n_adjust;
 } tg_exec_row;
 
-/* Pages are acquired and, after the step, given back where a window has passed. TG_E_LIMIT when no bucket
- * is large enough or a row would pass max_length; then nothing has happened. */
+/* Pages are acquired and, after the step, given back where a window has passed. TG_E_LIMIT when no
+ * bucket is large enough or a row would pass max_length; then nothing has happened. */
 TG_MUST_USE tg_status tg_exec_step(tg_exec *x, tg_kind kind, const tg_exec_row *rows,
                                    int32_t n_rows, tg_err *e);
 

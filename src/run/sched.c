@@ -197,8 +197,8 @@ const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *
 
 /* ---- rows */
 
-/* Cached positions of the row that the task can go on from; at least its last prompt token is computed
- * anew, since its logits are wanted. */
+/* Cached positions of the row that the task can go on from; at least its last prompt token is
+ * computed anew, since its logits are wanted. */
 static int32_t count_reusable(const tg_sched *s, int32_t row_id, const tg_task *t)
 {
     const row *r = &s->rows[row_id];

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sched.h - tasks sharing an executor: who gets a row, and what the next step computes.
  *
- * A task is one prompt and its answer. The scheduler has as many rows as the program's batch; a waiting
- * task takes the free row whose cached tokens share the longest prefix with it, so a conversation that goes
- * on finds its own past and a repeated prompt costs one token. Prompts are read in chunks of the
- * largest context bucket; while some rows read, others still get a token every other step.
+ * A task is one prompt and its answer. The scheduler has as many rows as the program's batch; a
+ * waiting task takes the free row whose cached tokens share the longest prefix with it, so a
+ * conversation that goes on finds its own past and a repeated prompt costs one token. Prompts are
+ * read in chunks of the largest context bucket; while some rows read, others still get a token
+ * every other step.
  *
  *      add            row free            prompt read           last token, stop, cancel, error
- *  NEW -----> WAITING ---------> PROMPT ---------------> ANSWER ------------------------------> DONE
+ *  NEW -----> WAITING ---------> PROMPT ---------------> ANSWER ------------------------------>
+ *  DONE
  *
- *  WAITING owns nothing but its tokens. PROMPT and ANSWER own a row. DONE has left its row, which keeps
- *  its pages until another task wants them.
+ *  WAITING owns nothing but its tokens. PROMPT and ANSWER own a row. DONE has left its row, which
+ *  keeps its pages until another task wants them.
  *
- * What a task draws depends on its own prompt, parameters and seed alone, never on its neighbours, the row or
- * the chunks. One thread at a time; nothing is allocated in a step. */
+ * What a task draws depends on its own prompt, parameters and seed alone, never on its neighbours,
+ * the row or the chunks. One thread at a time; nothing is allocated in a step. */
 #ifndef TG_RUN_SCHED_H
 #define TG_RUN_SCHED_H
 
@@ -48,8 +50,8 @@ typedef struct tg_task_options {
 TG_MUST_USE tg_status tg_sched_new(tg_sched **out, tg_exec *x, const tg_program *p, tg_err *e);
 void tg_sched_free(tg_sched *s); /* accepts NULL; after its tasks */
 
-/* A task that no scheduler has yet: needs no scheduler's thread. The prompt is copied. Refused: no tokens, an
- * id outside the embedding, a prompt that leaves no room for a token. */
+/* A task that no scheduler has yet: needs no scheduler's thread. The prompt is copied. Refused: no
+ * tokens, an id outside the embedding, a prompt that leaves no room for a token. */
 TG_MUST_USE tg_status tg_task_new(tg_task **out, const tg_program *p, const int32_t *tokens,
                                   int32_t n_tokens, const tg_task_options *o, tg_err *e);
 /* Accepts NULL; takes the task out of its scheduler and ends it without a word if it is going. */
@@ -69,8 +71,8 @@ tg_task_stats tg_task_get_stats(const tg_task *t);
 /* Prompt and answer; borrowed until free. */
 const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *n_answer);
 
-/* Gives the caller row 0 of the executor for work of its own, empty: TG_E_BUSY while a task has it. What the
- * row held is forgotten. */
+/* Gives the caller row 0 of the executor for work of its own, empty: TG_E_BUSY while a task has it.
+ * What the row held is forgotten. */
 TG_MUST_USE tg_status tg_sched_clear_row(tg_sched *s, tg_err *e);
 
 /* One step. *is_idle when no task wants one. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * seen.h - what a request brings to the sampler: checked parameters and its table of seen tokens.
  *
- * The draw itself is an operation of the graph (kernel.h, tg_sample_row). Here is the state it needs from
- * outside: which tokens prompt and answer hold, kept sorted by id and updated token by token. */
+ * The draw itself is an operation of the graph (kernel.h, tg_sample_row). Here is the state it
+ * needs from outside: which tokens prompt and answer hold, kept sorted by id and updated token by
+ * token. */
 #ifndef TG_RUN_SEEN_H
 #define TG_RUN_SEEN_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * driver.c - runs a fuzz target over files without libFuzzer: every argument is an input.
  *
- * So the same targets run with any compiler, over the seeds and old crashes. Each input is given in a
- * block of exactly its size, so that a sanitizer or valgrind sees a read beyond it. */
+ * So the same targets run with any compiler, over the seeds and old crashes. Each input is given in
+ * a block of exactly its size, so that a sanitizer or valgrind sees a read beyond it. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -107,8 +107,75 @@ static void check_attend_of(check *c, tg_kv_type type)
     }
 }
 
+/* exp by itself: key 0 scores 0, key j scores x[j] below it, and V is the identity, so that o[j] is
+ * exp(x[j]) and nothing else. */
+static void run_exp(check *c, const tg_kernels *k, const float x[64], float o[64])
+{
+    (void)c;
+    static const float one[64] = {1};
+    static const float *const q[1] = {one};
+    static const int32_t first = 0, last = 63;
+    float *keys = end_buffer(4, 64 * 64 * 4), *values = end_buffer(5, 64 * 64 * 4);
+    memset(keys, 0, 64 * 64 * 4);
+    memset(values, 0, 64 * 64 * 4);
+    memcpy(keys, x, 64 * 4);
+    for (int j = 0; j < 64; j++)
+        values[65 * j] = 1;
+    float m, l;
+    tg_attend a = {.k = keys,
+                   .v = values,
+                   .head_dim = 64,
+                   .n_queries = 1,
+                   .q = q,
+                   .first = &first,
+                   .last = &last,
+                   .scale = 1,
+                   .m = &m,
+                   .l = &l,
+                   .o = o,
+                   .scratch = end_buffer(6, TG_ATTEND_SCRATCH_BYTES)};
+    k->attend[TG_KV_F32](&a);
+}
+
+/* From 0 to -90, and around the edge at -87. */
+static void fill_exponents(check *c, float x[64])
+{
+    x[0] = 0;
+    for (int j = 1; j < 64; j++)
+        x[j] = j < 8 ? -87.0f + (float)(next_below(c, 9) - 4) * 0x1p-17f
+                     : (tg_test_uniform(&c->rng) - 1) * 45;
+}
+
+static void check_exp(check *c)
+{
+    float x[64], got[64], want[64];
+    for (int i = 0; i < 2000; i++) {
+        fill_exponents(c, x);
+        snprintf(c->what, sizeof c->what, "exp, case %d", i);
+        run_exp(c, c->k, x, got);
+        run_exp(c, c->ref, x, want);
+        compare_floats(c, "exp", got, want, 64);
+    }
+}
+
+static void truth_exp(check *c)
+{
+    float x[64], o[64];
+    for (int i = 0; i < 2000; i++) {
+        fill_exponents(c, x);
+        run_exp(c, c->ref, x, o);
+        for (size_t j = 0; j < 64; j++) {
+            double want = x[j] < -87.0f ? 0 : exp((double)x[j]);
+            snprintf(c->what, sizeof c->what, "exp of %a", (double)x[j]);
+            compare_bound(c, "exp", j, (double)o[j], want, want * 0x1p-22);
+        }
+        if (o[0] != 1) fail_check("exp(0) is %a", (double)o[0]);
+    }
+}
+
 static void check_attend_f32(check *c)
 {
+    check_exp(c);
     check_attend_of(c, TG_KV_F32);
 }
 
@@ -177,6 +244,7 @@ static void truth_attend_of(check *c, tg_kv_type type)
 
 static void truth_attend_f32(check *c)
 {
+    truth_exp(c);
     truth_attend_of(c, TG_KV_F32);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * parity.h - what the comparisons with independent truth share: finding and exporting models, running tokens
- * through every graph, hashing rows of logits, and files of numbers. */
+ * parity.h - what the comparisons with independent truth share: finding and exporting models,
+ * running tokens through every graph, hashing rows of logits, and files of numbers. */
 #ifndef TG_TESTS_PARITY_H
 #define TG_TESTS_PARITY_H
 
@@ -11,7 +11,8 @@
 #include "run/exec.h"
 #include "trigraph.h"
 
-/* The path of a real model (tools/fetch-models), or NULL after a word why: in CI that is a failure. */
+/* The path of a real model (tools/fetch-models), or NULL after a word why: in CI that is a
+ * failure. */
 const char *parity_find_model(const char *name);
 /* A folder for this process' artifacts; removed at exit. */
 const char *parity_dir(void);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_bits.c - the same question has one answer, to the bit.
  *
- * One base run of each real model over 700 tokens (beyond Gemma's window of 512), all logits rows hashed; then
- * every axis alone, and 20 seeded combinations: threads, tier, chunks, buckets, other rows in the step, tokens
- * verified by the speculate graph, a KV pool full of NaN, twice in a row. The hash of every row is equal. */
+ * One base run of each real model over 700 tokens (beyond Gemma's window of 512), all logits rows
+ * hashed; then every axis alone, and 20 seeded combinations: threads, tier, chunks, buckets, other
+ * rows in the step, tokens verified by the speculate graph, a KV pool full of NaN, twice in a row.
+ * The hash of every row is equal. */
 #include "parity.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_golden.c - the real models against transformers in float32 (tests/golden/README.md).
  *
- * Teacher-forced on every golden: with int8 activations the argmax is equal wherever the reference's margin is
- * at least 0.5, with int16 wherever it is at least 0.05; and whole rows of logits are close. */
+ * Teacher-forced on every golden: with int8 activations the argmax is equal wherever the
+ * reference's margin is at least 0.5, with int16 wherever it is at least 0.05; and whole rows of
+ * logits are close. */
 #include "parity.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_tiny.c - every tiny checkpoint against transformers: logits of every position with --weights f32 within
+ * test_tiny.c - every tiny checkpoint against transformers: logits of every position with --weights
+ * f32 within
  * 2e-3, greedy ids all equal, the same for its GGUF twin; and the other weight modes run. */
 #include "parity.h"
 
@@ -94,7 +95,8 @@ static void every_tiny_checkpoint_agrees_with_transformers(void **state)
         snprintf(folder, sizeof folder, "tests/tiny/%s", names[i]);
         snprintf(path, sizeof path, "%s/expected.npy", folder);
         if (!tg_path_is_file(path)) continue;
-        /* longrope settles its factors by the compiled length: the short ones need a short export. */
+        /* longrope settles its factors by the compiled length: the short ones need a short
+         * export. */
         snprintf(path, sizeof path, "%s/expected_long.npy", folder);
         bool is_longrope = tg_path_is_file(path);
         double error = export_length_and_compare(
@@ -117,9 +119,10 @@ static void every_tiny_checkpoint_agrees_with_transformers(void **state)
     tg_arena_deinit(&a);
 }
 
-/* Rounded weights move logits by what the rounding says. A matrix's relative error is about 2^-9 (bf16), 2^-12
- * (f16), 1/250 (q8_0, with int8 inputs the same again), 1/15 (q4_0); two layers of seven matrices with logits
- * up to 10 gather some four times that in the largest of 30,000 logits: tenfold as the bound. */
+/* Rounded weights move logits by what the rounding says. A matrix's relative error is about 2^-9
+ * (bf16), 2^-12 (f16), 1/250 (q8_0, with int8 inputs the same again), 1/15 (q4_0); two layers of
+ * seven matrices with logits up to 10 gather some four times that in the largest of 30,000 logits:
+ * tenfold as the bound. */
 static void rounded_weights_stay_near(void **state)
 {
     (void)state;

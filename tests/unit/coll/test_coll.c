@@ -13,7 +13,8 @@ typedef struct member {
     int n_wrong;
 } member;
 
-/* Values whose float sum depends on the order: the sum in rank order is computed by hand beside it. */
+/* Values whose float sum depends on the order: the sum in rank order is computed by hand beside
+ * it. */
 static float value(int round, int32_t rank, int i)
 {
     static const float scale[RANKS] = {1e8f, 1.0f, -1e8f, 0.25f};
