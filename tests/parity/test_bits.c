@@ -126,21 +126,21 @@ static void check_axes(const model *m)
     static const way axes[] = {
         {.name = "again", .threads = 1},
         {.name = "threads", .threads = 2},
-        {.name = "threads", .threads = 3},
-        {.name = "chunk", .threads = 2, .chunk = 7},
-        {.name = "chunk", .threads = 2, .chunk = 16},
+        {.name = "threads", .threads = 3, .n_tokens = 200},
+        {.name = "chunk", .threads = 2, .chunk = 7, .n_tokens = 200},
+        {.name = "chunk", .threads = 2, .chunk = 16, .n_tokens = 200},
         {.name = "chunk", .threads = 2, .chunk = 63},
-        {.name = "chunk", .threads = 2, .chunk = 64},
-        {.name = "chunk", .threads = 2, .chunk = 65},
+        {.name = "chunk", .threads = 2, .chunk = 64, .n_tokens = 200},
+        {.name = "chunk", .threads = 2, .chunk = 65, .n_tokens = 200},
         {.name = "chunk of 1", .threads = 2, .chunk = 1, .n_tokens = 150},
         {.name = "token graph", .threads = 2, .decoded = 560},
         {.name = "speculate graph", .threads = 2, .verified = 450},
-        {.name = "neighbours", .threads = 2, .chunk = 100, .neighbours = 1},
+        {.name = "neighbours", .threads = 2, .chunk = 100, .neighbours = 1, .n_tokens = 200},
         {.name = "neighbours", .threads = 2, .chunk = 100, .neighbours = 2},
         {.name = "NaN pool", .threads = 2, .has_nan = true},
         {.name = "buckets", .threads = 2, .other_buckets = true},
         {.name = "ref", .threads = 2, .tier = "ref", .n_tokens = N_REF_TOKENS},
-        {.name = "avx2", .threads = 2, .tier = "avx2", .n_tokens = 300},
+        {.name = "avx2", .threads = 2, .tier = "avx2", .n_tokens = 200},
     };
     for (size_t i = 0; i < TG_COUNT(axes); i++) {
         way w = axes[i];
