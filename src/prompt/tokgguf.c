@@ -48,10 +48,16 @@ static int32_t type_of(const tg_gguf_vocab *v, int32_t id)
     ASCII_SIGNS "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"                            \
                 "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" BLANKS
 
+#define SEED CONTRACTIONS "|" LETTERS "|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" BLANKS
+#define BAILING                                                                                    \
+    CONTRACTIONS "|" LETTERS "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define BLOOM " ?[^(\\s|.,!?\\u2026\\u3002\\uff0c\\u3001\\u0964\\u06d4\\u060c)]+"
+#define CJK   "[\\u4e00-\\u9fa5\\u0800-\\u4e00\\uac00-\\ud7ff]+"
+
 /* What the tokenizer.json of the model each name was made for says. `has_nfc`: it normalizes. */
 static const struct {
     const char *name;
-    const char *patterns[4];
+    const char *patterns[5];
     bool ignores_merges, adds_bos, has_nfc;
 } pre_tokenizers[] = {
     {.name = "gpt-2", .patterns = {GPT2}},
@@ -59,6 +65,13 @@ static const struct {
     {.name = "olmo", .patterns = {GPT2}},
     {.name = "mpt", .patterns = {GPT2}},
     {.name = "exaone4", .patterns = {GPT2}},
+    {.name = "gigachat", .patterns = {GPT2}},
+    {.name = "a.x-4.0", .patterns = {GPT2}},
+    {.name = "mellum", .patterns = {GPT2}},
+    {.name = "modern-bert", .patterns = {GPT2}},
+    {.name = "jais", .patterns = {GPT2}},
+    {.name = "trillion", .patterns = {GPT2}},
+    {.name = "granite-docling", .patterns = {GPT2}},
     {.name = "smollm", .patterns = {"\\p{N}", GPT2}},
     {.name = "starcoder", .patterns = {"\\p{N}", GPT2}},
     {.name = "refact", .patterns = {"\\p{N}", GPT2}},
@@ -73,19 +86,40 @@ static const struct {
     {.name = "falcon3", .patterns = {LLAMA3}, .ignores_merges = true, .adds_bos = true},
     {.name = "pixtral", .patterns = {LLAMA3}, .ignores_merges = true, .adds_bos = true},
     {.name = "lfm2", .patterns = {LLAMA3}, .ignores_merges = true, .adds_bos = true},
+    {.name = "falcon-h1", .patterns = {LLAMA3}, .ignores_merges = true, .adds_bos = true},
+    {.name = "midm-2.0", .patterns = {LLAMA3}, .ignores_merges = true, .adds_bos = true},
     {.name = "dbrx", .patterns = {LLAMA3}},
     {.name = "smaug-bpe", .patterns = {LLAMA3}},
     {.name = "chatglm-bpe", .patterns = {LLAMA3}},
     {.name = "glm4", .patterns = {LLAMA3}, .ignores_merges = true},
+    {.name = "glm5", .patterns = {LLAMA3}, .ignores_merges = true},
     {.name = "qwen2", .patterns = {QWEN2}, .has_nfc = true},
     {.name = "megrez", .patterns = {QWEN2}},
     {.name = "stablelm2", .patterns = {QWEN2}},
     {.name = "deepseek-r1-qwen", .patterns = {QWEN2}},
+    {.name = "kormo", .patterns = {QWEN2}},
+    {.name = "f2llmv2", .patterns = {QWEN2}},
+    {.name = "hunyuan", .patterns = {QWEN2}},
+    {.name = "grok-2", .patterns = {QWEN2}},
+    {.name = "seed-coder", .patterns = {SEED}},
+    {.name = "bailingmoe", .patterns = {BAILING}},
+    {.name = "bailingmoe2", .patterns = {BAILING}},
+    {.name = "llada-moe", .patterns = {BAILING}},
+    {.name = "deepseek-coder",
+     .patterns = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK, "\\p{N}"}},
+    {.name = "bloom", .patterns = {BLOOM}},
+    {.name = "poro-chat", .patterns = {BLOOM}},
+    {.name = "gpt3-finnish", .patterns = {BLOOM}},
+    {.name = "viking", .patterns = {BLOOM, "\\p{N}"}},
     {.name = "qwen35", .patterns = {QWEN35}, .has_nfc = true},
     {.name = "deepseek-v3",
      .patterns = {"\\p{N}{1,3}", "[\\u4e00-\\u9fa5\\u3040-\\u309f\\u30a0-\\u30ff]+", DEEPSEEK3}},
+    {.name = "hunyuan-dense",
+     .patterns = {"\\p{N}{1,3}", "[\\u4e00-\\u9fa5\\u3040-\\u309f\\u30a0-\\u30ff]+", DEEPSEEK3}},
     {.name = "gpt-4o", .patterns = {CASED("\\p{N}{1,3}", CONTRACTIONS "?")}},
     {.name = "llama4", .patterns = {CASED("\\p{N}{1,3}", CONTRACTIONS "?")}},
+    {.name = "kanana2", .patterns = {CASED("\\p{N}{1,3}", CONTRACTIONS "?")}},
+    {.name = "minimax-m2", .patterns = {CASED("\\p{N}{1,3}", CONTRACTIONS "?")}},
     {.name = "tekken", .patterns = {CASED("\\p{N}", "")}, .ignores_merges = true, .adds_bos = true},
     /* The rule of files older than the key: signs apart, then words, then numbers in threes. */
     {.name = "default",
