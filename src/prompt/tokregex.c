@@ -401,6 +401,8 @@ static tg_status compile(tg_regex *r, tg_str pattern, tg_str source, tg_err *e)
                             PCRE2_UTF | PCRE2_UCP | PCRE2_NO_AUTO_CAPTURE | PCRE2_NEVER_BACKSLASH_C,
                             &number, &at, c);
     pcre2_compile_context_free(c);
+    if (!r->code && number == PCRE2_ERROR_HEAP_FAILED)
+        return tg_fail_nomem(e, pattern.len, "a compiled pattern");
     if (!r->code) {
         char words[120] = "";
         pcre2_get_error_message(number, (PCRE2_UCHAR *)words, sizeof words);
