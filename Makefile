@@ -98,20 +98,19 @@ $(B)/trigraph: $(B)/libapp.a $(call libs,api)
 # ---- tests: tests/unit/<folder>/test_x.c links what <folder> may link
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/test_*.c tests/kernels/check_*.c \
            tests/parity/test_*.c))
+define link_test
+	@mkdir -p $(@D)
+	@echo '  LD $@'
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %parity.c tests/oracle/%.c %.a,$^) \
+	  -o $@ -lcmocka $(LDLIBS)
+endef
 .SECONDEXPANSION:
 $(B)/tests/unit/%: tests/unit/%.c $$(call libs,$$(firstword $$(subst /, ,$$*))) $(B)/flags
-	@mkdir -p $(@D)
-	@echo '  LD $@'
-	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
+	$(link_test)
 $(B)/tests/kernels/%: tests/kernels/%.c $(wildcard tests/kernels/*.h) $(call libs,kernel) $(B)/flags
-	@mkdir -p $(@D)
-	@echo '  LD $@'
-	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %.a,$^) -o $@ -lcmocka $(LDLIBS)
+	$(link_test)
 $(B)/tests/parity/%: tests/parity/%.c $(wildcard tests/parity/parity.* tests/oracle/*.[ch]) $(call libs,api) $(B)/flags
-	@mkdir -p $(@D)
-	@echo '  LD $@'
-	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %parity.c tests/oracle/%.c %.a,$^) -o $@ \
-	  -lcmocka $(LDLIBS)
+	$(link_test)
 
 # Fuzz targets: `make V=fuzz CC=clang fuzz` builds libFuzzer programs; `make fuzz-seeds` runs the
 # same targets over their seeds with any compiler.
