@@ -293,7 +293,7 @@ static tg_status compile_patterns(tg_tokenizer *t, tg_err *e)
 {
     int32_t n = t->h->n_norm + t->h->n_pre;
     t->regex = TG_ARENA_ARRAY(&t->arena, tg_regex *, n);
-    if (!t->regex) return tg_fail_nomem(e, (size_t)n * sizeof *t->regex, "the patterns");
+    if (!t->regex) return tg_fail_nomem(e, (size_t)n * sizeof(void *), "the patterns");
     for (int32_t i = 0; i < n; i++) {
         const tg_tok_step *p = &t->steps[i];
         if (p->op != TG_TOK_SPLIT_REGEX && p->op != TG_TOK_REPLACE_REGEX) continue;
@@ -393,7 +393,7 @@ static void emit_added(tg_tok_scratch *s, const tg_tok_view *v, int32_t k, tg_sp
 /* True only for a damaged trie: contents are whole characters, and PCRE2 relies on it. */
 static bool is_inside_char(tg_str text, size_t at)
 {
-    return at < text.len && ((unsigned char)text.ptr[at] & 0xc0) == 0x80;
+    return text.ptr && at < text.len && ((unsigned char)text.ptr[at] & 0xc0) == 0x80;
 }
 
 /* Cuts the text at the added tokens of one trie and hands what lies between to `encode_rest`. */

@@ -386,7 +386,7 @@ tg_status tg_tok_build_normalize_added(tg_tok_build *b, tg_err *e)
     const tg_tok_step *steps = (const void *)tg_buf_cstr(&b->steps);
     tg_tokenizer t = {
         .h = &b->h, .steps = steps, .strings = tg_buf_cstr(&b->strings), .regex = regex};
-    tg_status status = regex ? TG_OK : no_memory(e, (size_t)b->h.n_norm * sizeof *regex);
+    tg_status status = regex ? TG_OK : no_memory(e, (size_t)b->h.n_norm * sizeof(void *));
     for (int32_t i = 0; i < b->h.n_norm && status == TG_OK; i++)
         if (steps[i].op == TG_TOK_REPLACE_REGEX)
             status =

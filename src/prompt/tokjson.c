@@ -22,12 +22,12 @@ static tg_status fail_model(tg_err *e, const char *what, tg_str text)
 
 static tg_status add_vocabulary(tg_tok_build *b, const json_t *model, tg_err *e)
 {
-    const json_t *vocab = json_object_get(model, "vocab");
+    json_t *vocab = json_object_get(model, "vocab");
     if (!json_is_object(vocab))
         return tg_fail(e, TG_E_CORRUPT, "%s: model has no 'vocab'", file_name);
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)vocab, key, value)
+    json_object_foreach(vocab, key, value)
     {
         tg_str text = tg_str_from_cstr(key);
         json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;

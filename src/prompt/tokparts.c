@@ -11,8 +11,11 @@ tg_tok_place tg_tok_place_under(const tg_tok_place *p, const char *key, int64_t 
 {
     tg_tok_place q;
     const char *dot = p->path[0] && key[0] ? "." : "";
-    int n = snprintf(q.path, sizeof q.path, "%.120s%s%.40s", p->path, dot, key);
-    if (index >= 0 && n > 0) snprintf(q.path + n, sizeof q.path - (size_t)n, "[%d]", (int)index);
+    char number[16] = "";
+    /* Cut short where it is too long: it is only for messages. */
+    if (index >= 0 && snprintf(number, sizeof number, "[%d]", (int)index) < 0) number[0] = 0;
+    if (snprintf(q.path, sizeof q.path, "%.120s%s%.40s%s", p->path, dot, key, number) < 0)
+        q.path[0] = 0;
     return q;
 }
 
@@ -141,8 +144,8 @@ static tg_status add_prepend(tg_tok_build *b, const json_t *part, const tg_tok_p
 
 static tg_status add_replace(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
 {
-    tg_str pattern, content;
-    bool is_regex;
+    tg_str pattern = {0}, content = {0};
+    bool is_regex = false;
     TG_TRY(tg_tok_part_pattern(part, at, &pattern, &is_regex, e));
     TG_TRY(tg_tok_part_str(part, "content", at, &content, e));
     if (!is_regex && pattern.len == 0)
@@ -215,8 +218,8 @@ tg_status tg_tok_add_split(tg_tok_build *b, tg_str regex, tg_tok_behavior behavi
 
 static tg_status add_split(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
 {
-    tg_str pattern;
-    bool is_regex, is_inverted;
+    tg_str pattern = {0};
+    bool is_regex = false, is_inverted = false;
     tg_tok_behavior behavior;
     TG_TRY(tg_tok_part_pattern(part, at, &pattern, &is_regex, e));
     TG_TRY(get_behavior(part, at, &behavior, e));

@@ -61,7 +61,9 @@ static void wrap_atom(translator *t)
     if (t->out->is_failed) return;
     char *at = t->out->ptr + t->atom;
     memmove(at + 3, at, n);
-    memcpy(at, "(?:", 3);
+    at[0] = '(';
+    at[1] = '?';
+    at[2] = ':';
     tg_buf_add_byte(t->out, ')');
 }
 
