@@ -230,6 +230,53 @@ static void run_matmul_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t
     multiply(s, &in, &p, layer, thread, begin, end);
 }
 
+/* Whether the packer laid gate and up tile by tile, so that both are one stream. */
+static bool is_interleaved(const tg_step_weight *gate, const tg_step_weight *up)
+{
+    const tg_weight_entry *g = gate->entry, *u = up->entry;
+    int64_t tile_bytes = u->offset - g->offset;
+    return g->layout == u->layout && tile_bytes > 0 && g->tile_stride == 2 * tile_bytes &&
+           u->tile_stride == g->tile_stride;
+}
+
+/* Tiles [begin, end) of both as one matrix of twice the tiles: 16 rows of gate, 16 of up, and so on. Without
+ * biases, which are not interleaved. */
+static void multiply_pairs(tg_step *s, const input *in, int32_t role, int32_t layer, int32_t thread,
+                           int64_t begin, int64_t end, int32_t width)
+{
+    const tg_step_weight *w = get_weight(s, role, layer);
+    int64_t n_tiles = 2 * (end - begin), padded = tg_div_up(width, TG_TILE_ROWS) * TG_TILE_ROWS;
+    if (n_tiles == 0 || in->n_rows == 0) return;
+    tg_matmul m = {
+        .w = w->data + begin * w->entry->tile_stride,
+        .tile_stride = (size_t)w->entry->tile_stride / 2,
+        .n_tiles = (int32_t)n_tiles,
+        .n_rows = (int32_t)(n_tiles * TG_TILE_ROWS),
+        .n_cols = (int32_t)w->entry->cols,
+        .n_tokens = in->n_rows,
+        .a8 = in->a8,
+        .x = in->x,
+        .x_stride = in->stride,
+        .y = s->shared.pair + 2 * begin * TG_TILE_ROWS,
+        .y_stride = 2 * padded,
+        .scratch = s->privates[thread].matmul,
+    };
+    s->kernels->matmul[w->entry->layout](&m);
+}
+
+/* y [at, at + n_cols) of every row from the pairs of tiles. */
+static void combine_pairs(tg_step *s, const tg_instr *x, const product *y, int32_t n_rows,
+                          int64_t at, int64_t n_cols)
+{
+    int64_t stride = 2 * tg_div_up(y->n_rows, TG_TILE_ROWS) * TG_TILE_ROWS;
+    for (int64_t t = 0; t < n_rows; t++)
+        for (int64_t c = at; c < at + n_cols; c += TG_TILE_ROWS) {
+            const float *pair = s->shared.pair + t * stride + 2 * c;
+            s->kernels->glu[x->attrs.act](y->y + t * y->y_stride + c, pair, pair + TG_TILE_ROWS,
+                                          (int32_t)TG_MIN(at + n_cols - c, TG_TILE_ROWS));
+        }
+}
+
 static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     int32_t gate = x->weights[TG_SLOT_GLU_GATE], up = x->weights[TG_SLOT_GLU_UP];
@@ -241,15 +288,21 @@ static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t
         .role = gate, .n_rows = width, .bias = get_vector(s, x, TG_SLOT_GLU_GATE_BIAS, layer)};
     product u = {.role = up, .n_rows = width, .bias = get_vector(s, x, TG_SLOT_GLU_UP_BIAS, layer)};
     g.y = tg_step_value(s, x->out, &g.y_stride);
-    u.y = s->shared.pair;
-    u.y_stride = width;
 
     /* A thread's rows of gate and up are the same: what it multiplies it also combines. */
     int64_t begin, end;
     tg_step_share(s, thread, n_tiles_of(&g), &begin, &end);
+    int64_t at = begin * TG_TILE_ROWS, n_cols = TG_MIN(end * TG_TILE_ROWS, width) - at;
+    if (!g.bias && !u.bias &&
+        is_interleaved(get_weight(s, gate, layer), get_weight(s, up, layer))) {
+        multiply_pairs(s, &in, gate, layer, thread, begin, end, width);
+        combine_pairs(s, x, &g, in.n_rows, at, n_cols);
+        return;
+    }
+    u.y = s->shared.pair;
+    u.y_stride = width;
     multiply(s, &in, &g, layer, thread, begin, end);
     multiply(s, &in, &u, layer, thread, begin, end);
-    int64_t at = begin * TG_TILE_ROWS, n_cols = TG_MIN(end * TG_TILE_ROWS, width) - at;
     for (int64_t t = 0; t < in.n_rows && n_cols > 0; t++) {
         float *y = g.y + t * g.y_stride + at;
         s->kernels->glu[x->attrs.act](y, y, u.y + t * u.y_stride + at, (int32_t)n_cols);
@@ -493,7 +546,9 @@ void tg_step_measure(tg_step_sizes *z, const tg_program *p, const tg_plan *plan)
         int64_t pair = 0, partial = 0;
         z->head_dim = TG_MAX(z->head_dim, a->head_dim);
         if (x->op == TG_OP_QKV) pair = (int64_t)b->tokens * 2 * a->n_kv_heads * a->head_dim;
-        if (x->op == TG_OP_GLU_MATMUL) pair = (int64_t)b->tokens * plan->values[x->out].width;
+        if (x->op == TG_OP_GLU_MATMUL)
+            pair = (int64_t)b->tokens * 2 *
+                   (int64_t)tg_align_up((size_t)plan->values[x->out].width, TG_TILE_ROWS);
         if (x->op == TG_OP_ATTENTION)
             partial = (int64_t)TG_MIN(b->tokens, TG_STEP_FEW_TOKENS) * a->n_heads * b->pages *
                       (a->head_dim + 2);
