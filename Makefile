@@ -86,7 +86,6 @@ $(B)/libtrigraph.so.0: $(call libs,api)
 
 # One object whose hidden symbols are local: what is not public cannot clash with a user's names.
 $(B)/libtrigraph.a: $(call libs,api)
-	@rm -f $@
 	$(Q)ld -r --whole-archive $^ -o $(B)/libtrigraph.o
 	$(Q)objcopy --localize-hidden $(B)/libtrigraph.o
 	$(Q)ar rcs $@ $(B)/libtrigraph.o
@@ -115,8 +114,7 @@ $(B)/tests/parity/%: tests/parity/%.c $(wildcard tests/parity/parity.* tests/ora
 # Fuzz targets: `make V=fuzz CC=clang fuzz` builds libFuzzer programs; `make fuzz-seeds` runs the
 # same targets over their seeds with any compiler.
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_LIBS = $(call libs,api)
-$(B)/fuzz/%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $$(FUZZ_LIBS) $(B)/flags
+$(B)/fuzz/%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(call libs,api) $(B)/flags
 	@mkdir -p $(@D)
 	@echo '  LD $@'
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(filter fuzz,$(V)),-fsanitize=fuzzer,tests/fuzz/driver.c) $< \
