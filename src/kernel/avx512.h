@@ -43,14 +43,15 @@ TG_INLINE __m512 tg_exp16(__m512 x)
     static const float poly[] = TG_EXP_POLY;
     __mmask16 is_zero = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0f), _CMP_LT_OQ);
     x = _mm512_min_ps(_mm512_set1_ps(88.0f), x);
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f)),
-                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    /* rintf by way of int: only -0 becomes +0, which no later step tells apart. */
+    __m512i i = _mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f)));
+    __m512 n = _mm512_cvtepi32_ps(i);
     __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.62e4p-1f), x);
     r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.7f7d1cp-20f), r);
     __m512 p = _mm512_set1_ps(poly[0]);
-    for (size_t i = 1; i < TG_COUNT(poly); i++)
-        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(poly[i]));
-    __m512i e = _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23);
+    for (size_t k = 1; k < TG_COUNT(poly); k++)
+        p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(poly[k]));
+    __m512i e = _mm512_slli_epi32(i, 23);
     p = _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), e));
     return _mm512_mask_mov_ps(p, is_zero, _mm512_setzero_ps());
 }
