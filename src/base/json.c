@@ -23,13 +23,52 @@ static void use_our_memory(void)
     json_set_alloc_funcs(new_or_note, tg_mem_free);
 }
 
+static json_t *load(tg_str text, json_error_t *err)
+{
+    is_refused = false;
+    return json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
+                      err);
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Appends `text` with a ".0" behind every integer of more digits than 64 bits surely hold. Transformers writes
+ * "no limit" as 1000000000000000019884624838656 into tokenizer_config.json, and jansson, which knows 64-bit
+ * integers alone, takes it as a real number so. */
+static void add_with_large_reals(tg_buf *out, tg_str text)
+{
+    enum { SURE_DIGITS = 18 };
+    bool is_string = false;
+    for (size_t i = 0; i < text.len;) {
+        size_t n = 1;
+        char c = text.ptr[i];
+        if (c == '"') is_string = !is_string;
+        if (is_string && c == '\\') n = TG_MIN(text.len - i, (size_t)2);
+        while (!is_string && is_digit(c) && i + n < text.len && is_digit(text.ptr[i + n]))
+            n++;
+        tg_buf_add(out, text.ptr + i, n);
+        i += n;
+        bool is_real = i < text.len && (text.ptr[i] == '.' || (text.ptr[i] | 0x20) == 'e');
+        bool is_fraction = i > n && text.ptr[i - n - 1] == '.';
+        if (!is_string && n > SURE_DIGITS && !is_real && !is_fraction) tg_buf_add_cstr(out, ".0");
+    }
+}
+
 tg_status tg_json_parse(json_t **out, tg_str text, const char *name, tg_err *e)
 {
     pthread_once(&once, use_our_memory);
     json_error_t err;
-    is_refused = false;
-    *out = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
-                      &err);
+    *out = load(text, &err);
+    if (!*out && json_error_code(&err) == json_error_numeric_overflow) {
+        tg_buf again = {0};
+        add_with_large_reals(&again, text);
+        is_refused = again.is_failed;
+        if (!is_refused) *out = load(tg_buf_str(&again), &err);
+        tg_buf_deinit(&again);
+    }
     if (*out) return TG_OK;
     if (is_refused || json_error_code(&err) == json_error_out_of_memory)
         return tg_fail_nomem(e, text.len, "a JSON document");

@@ -234,6 +234,29 @@ static void json_is_strict_and_names_the_place(void **state)
     tg_buf_deinit(&deep);
 }
 
+/* The value transformers writes for "no limit", and its kin. */
+static void integers_beyond_64_bits_become_real_numbers(void **state)
+{
+    (void)state;
+    json_t *v;
+    tg_err e = {0};
+    static const char text[] =
+        "{\"a\": 1000000000000000019884624838656, \"b\": \"12345678901234567890123\","
+        " \"c\": [-99999999999999999999, 0.12345678901234567890123],"
+        " \"d\": 9223372036854775807, \"\\\"1\": 12345678901234567890e2}";
+    assert_int_equal(tg_json_parse(&v, TG_STR(text), "x", &e), TG_OK);
+    assert_true(json_real_value(json_object_get(v, "a")) == 1e30);
+    assert_string_equal(json_string_value(json_object_get(v, "b")), "12345678901234567890123");
+    const json_t *c = json_object_get(v, "c");
+    assert_true(json_real_value(json_array_get(c, 0)) == -1e20);
+    assert_true(json_real_value(json_array_get(c, 1)) == 0.12345678901234567890123);
+    assert_true(json_real_value(json_object_get(v, "\"1")) == 12345678901234567890e2);
+    json_decref(v);
+    /* 300 digits and an exponent fit no double: an error with its place. */
+    assert_int_equal(tg_json_parse(&v, TG_STR("[1,\n 1e400]"), "x", &e), TG_E_CORRUPT);
+    assert_non_null(strstr(e.msg, "x: line 2"));
+}
+
 static void json_values_have_types_and_known_keys(void **state)
 {
     (void)state;
@@ -385,6 +408,7 @@ int main(void)
         cmocka_unit_test(the_nearest_name_is_a_hint_and_not_a_guess),
         cmocka_unit_test(numbers_are_whole_strings),
         cmocka_unit_test(json_is_strict_and_names_the_place),
+        cmocka_unit_test(integers_beyond_64_bits_become_real_numbers),
         cmocka_unit_test(json_values_have_types_and_known_keys),
         cmocka_unit_test(a_saved_file_replaces_the_old_one_whole),
         cmocka_unit_test(a_folder_is_exchanged_and_links_are_not_followed),
