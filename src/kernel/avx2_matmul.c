@@ -235,39 +235,43 @@ TG_INLINE void step(tg_layout l, const codes *c, const scales *s, const tg_a8 *x
     *min = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), _mm256_mul_ps(s->m, scale), *min);
 }
 
-/* n tokens from `token` on over one tile. */
-TG_INLINE void multiply_tile(const tg_matmul *m, tg_layout l, int32_t tile, int32_t token, int n,
-                             bool is_wide)
+/* n tokens from `token` on over 8 rows of one tile. The halves of a tile go one after the other: side
+ * by side, gcc keeps every broadcast of the activations for the second half, on the stack. */
+TG_INLINE void multiply_half(const tg_matmul *m, tg_layout l, int32_t tile, int half, int32_t token,
+                             int n, bool is_wide)
 {
     const uint8_t *w = m->w + (size_t)tile * m->tile_stride;
     int64_t n_parts = tg_layout_padded_cols(l, m->n_cols) / TG_PART_COLS;
-    __m256 acc[MAX_TOKENS][HALVES], min[MAX_TOKENS][HALVES];
+    __m256 acc[MAX_TOKENS], min[MAX_TOKENS];
     tg_a8 x[MAX_TOKENS];
     for (int j = 0; j < n; j++) {
         x[j] = tg_a8_from(m->a8, token + j);
-        for (int h = 0; h < HALVES; h++)
-            acc[j][h] = min[j][h] = _mm256_setzero_ps();
+        acc[j] = min[j] = _mm256_setzero_ps();
     }
     for (int64_t p = 0; p < n_parts; p++) {
         const uint8_t *head, *part = tg_form_part(l, w, p, &head);
         for (int i = 0; i < tg_forms[l].part_bytes; i += 64)
             _mm_prefetch((const char *)part + PREFETCH + i, _MM_HINT_T0);
         for (int g = 0; g < 2; g++) {
-            for (int h = 0; h < HALVES; h++) {
-                codes c;
-                scales s;
-                load_codes(l, part, g, h, &c);
-                load_scales(l, head, part, g, h, &s);
-                for (int j = 0; j < n; j++)
-                    step(l, &c, &s, &x[j], 2 * p + g, is_wide, &acc[j][h], &min[j][h]);
-            }
+            codes c;
+            scales s;
+            load_codes(l, part, g, half, &c);
+            load_scales(l, head, part, g, half, &s);
+            for (int j = 0; j < n; j++)
+                step(l, &c, &s, &x[j], 2 * p + g, is_wide, &acc[j], &min[j]);
         }
     }
-    for (int j = 0; j < n; j++)
-        for (int h = 0; h < HALVES; h++) {
-            __m256 dot = tg_form_has_min(l) ? _mm256_add_ps(acc[j][h], min[j][h]) : acc[j][h];
-            store_rows(m, tile, h, token + j, dot);
-        }
+    for (int j = 0; j < n; j++) {
+        __m256 dot = tg_form_has_min(l) ? _mm256_add_ps(acc[j], min[j]) : acc[j];
+        store_rows(m, tile, half, token + j, dot);
+    }
+}
+
+TG_INLINE void multiply_tile(const tg_matmul *m, tg_layout l, int32_t tile, int32_t token, int n,
+                             bool is_wide)
+{
+    for (int half = 0; half < HALVES; half++)
+        multiply_half(m, l, tile, half, token, n, is_wide);
 }
 
 TG_INLINE void matmul_planes(const tg_matmul *m, tg_layout l, bool is_wide)
