@@ -35,9 +35,9 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Appends `text` with a ".0" behind every integer of more digits than 64 bits surely hold. Transformers writes
- * "no limit" as 1000000000000000019884624838656 into tokenizer_config.json, and jansson, which knows 64-bit
- * integers alone, takes it as a real number so. */
+/* Appends `text` with a ".0" behind every integer of more digits than 64 bits surely hold.
+ * Transformers writes "no limit" as 1000000000000000019884624838656 into tokenizer_config.json, and
+ * jansson, which knows 64-bit integers alone, takes it as a real number so. */
 static void add_with_large_reals(tg_buf *out, tg_str text)
 {
     enum { SURE_DIGITS = 18 };

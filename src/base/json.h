@@ -2,8 +2,9 @@
  * json.h - strict JSON over jansson.
  *
  * Parsing refuses duplicate keys, trailing text, invalid UTF-8, NaN and nesting beyond jansson's
- * limit of 2,048 (an integer beyond 64 bits becomes a real number); the message names the source, the line and the column. Objects keep the order of
- * their keys. All of jansson's memory goes through base/mem. */
+ * limit of 2,048 (an integer beyond 64 bits becomes a real number); the message names the source,
+ * the line and the column. Objects keep the order of their keys. All of jansson's memory goes
+ * through base/mem. */
 #ifndef TG_BASE_JSON_H
 #define TG_BASE_JSON_H
 

@@ -239,8 +239,8 @@ static bool is_interleaved(const tg_step_weight *gate, const tg_step_weight *up)
            u->tile_stride == g->tile_stride;
 }
 
-/* Tiles [begin, end) of both as one matrix of twice the tiles: 16 rows of gate, 16 of up, and so on. Without
- * biases, which are not interleaved. */
+/* Tiles [begin, end) of both as one matrix of twice the tiles: 16 rows of gate, 16 of up, and so
+ * on. Without biases, which are not interleaved. */
 static void multiply_pairs(tg_step *s, const input *in, int32_t role, int32_t layer, int32_t thread,
                            int64_t begin, int64_t end, int32_t width)
 {

@@ -6,7 +6,6 @@
  * rows in the step, tokens verified by the speculate graph, a KV pool full of NaN, twice in a row.
  * The hash of every row is equal. */
 #include "kernel/cpu.h"
-#include "kernel/cpu.h"
 #include "parity.h"
 
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine.c - requests through the public API: batches, sampling, stops, streaming, reuse, cancelling, errors.
+ * test_engine.c - requests through the public API: batches, sampling, stops, streaming, reuse,
+ * cancelling, errors.
  *
- * On the small model that ships. What an answer should be is never taken from the request under test: a batch is
- * held against requests alone, a stream against the detokenized whole, a stop against a search in the text
- * without it. */
+ * On the small model that ships. What an answer should be is never taken from the request under
+ * test: a batch is held against requests alone, a stream against the detokenized whole, a stop
+ * against a search in the text without it. */
 #include "base/mem.h"
 #include "parity.h"
 
@@ -217,7 +218,8 @@ static void the_stream_equals_the_detokenized_whole(void **state)
     close_fixture(&f);
 }
 
-/* For every stop string cut out of the whole text: the answer is the text before its first occurrence. */
+/* For every stop string cut out of the whole text: the answer is the text before its first
+ * occurrence. */
 static void a_stop_string_ends_the_text_before_it(void **state)
 {
     (void)state;
@@ -263,7 +265,8 @@ static void a_repeated_prompt_costs_one_token(void **state)
     assert_int_equal(take_tokens(b, second), n_first);
     assert_memory_equal(first, second, (size_t)n_first * sizeof *first);
 
-    /* The conversation goes on: prompt, answer, and a few ids more. The last id drawn was never read. */
+    /* The conversation goes on: prompt, answer, and a few ids more. The last id drawn was never
+     * read. */
     memcpy(ids + n, first, (size_t)n_first * sizeof *ids);
     ids[n + n_first] = ids[1];
     tg_request *c = submit(&f, ids, n + n_first + 1, &o);
