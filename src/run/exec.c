@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/exec.h"
 
+#include "base/os.h"
+
 #include <string.h>
 
 enum { MAX_ARGS = TG_ARG_KV + TG_MAX_KV_GROUPS };
@@ -62,6 +64,21 @@ static tg_status make_buffers(tg_exec *x, size_t in_bytes, size_t out_bytes, int
     return TG_OK;
 }
 
+tg_status tg_exec_check_memory(const tg_program *p, const tg_kv *kv, int64_t available, tg_err *e)
+{
+    int64_t needed = 0;
+    for (int32_t i = 0; i < p->n_plans; i++)
+        needed = TG_MAX(needed, p->plans[i].arena_bytes);
+    for (int32_t g = 0; g < p->n_kv_groups; g++)
+        needed += tg_kv_n_pages(kv, g) * p->kv_groups[g].page_bytes;
+    if (needed <= available) return TG_OK;
+    return tg_fail(e, TG_E_LIMIT,
+                   "%d rows of %d positions need up to %lld MB and %lld MB are free; export with a "
+                   "smaller --max-length or --batch",
+                   p->batch, p->max_length, (long long)(needed >> 20),
+                   (long long)(available >> 20));
+}
+
 tg_status tg_exec_new(tg_exec **out, const tg_program *p, const void *weights,
                       const tg_device_ops *ops, const void *device_options, tg_err *e)
 {
@@ -75,6 +92,7 @@ tg_status tg_exec_new(tg_exec **out, const tg_program *p, const void *weights,
     tg_status s = ops->open(&x->device, device_options, e);
     if (s == TG_OK) s = load_plans(x, weights, &in_bytes, &out_bytes, &n_ids, e);
     if (s == TG_OK) s = tg_kv_new(&x->kv, p, largest_step(p), e);
+    if (s == TG_OK) s = tg_exec_check_memory(p, x->kv, tg_memory_available_bytes(), e);
     if (s == TG_OK) s = make_buffers(x, in_bytes, out_bytes, n_ids, e);
     if (s != TG_OK) {
         tg_exec_free(x);

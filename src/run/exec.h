@@ -12,6 +12,11 @@
 
 typedef struct tg_exec tg_exec;
 
+/* Whether full rows of a program fit into `available` bytes beside the weights, which are mapped
+ * and can be dropped; TG_E_LIMIT names both sizes and the options that help. */
+TG_MUST_USE tg_status tg_exec_check_memory(const tg_program *p, const tg_kv *kv, int64_t available,
+                                           tg_err *e);
+
 /* Program and weights are borrowed until free. `device_options` is what ops->open takes. */
 TG_MUST_USE tg_status tg_exec_new(tg_exec **out, const tg_program *p, const void *weights,
                                   const tg_device_ops *ops, const void *device_options, tg_err *e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 #include "check.h"
-#include "run/kv.h"
+#include "run/exec.h"
 #include "run/seen.h"
 
 #include <math.h>
@@ -148,6 +148,27 @@ static void refused_memory_is_an_error(void **state)
     }
 }
 
+/* 3 rows of 16 pages of 64 bytes and, with the window, of 6: 3 * 22 * 64 = 4224 bytes, and a
+ * step of 1 MiB. */
+static void what_does_not_fit_names_sizes_and_options(void **state)
+{
+    (void)state;
+    tg_kv *kv = new_kv();
+    tg_plan plan = {.arena_bytes = 1 << 20};
+    tg_program p = {.batch = BATCH,
+                    .max_length = LENGTH,
+                    .n_kv_groups = 2,
+                    .n_plans = 1,
+                    .plans = &plan,
+                    .kv_groups = {{.page_bytes = 64}, {.page_bytes = 64}}};
+    tg_err e = {0};
+    assert_int_equal(tg_exec_check_memory(&p, kv, (1 << 20) + 4224, &e), TG_OK);
+    assert_int_equal(tg_exec_check_memory(&p, kv, (1 << 20) + 4223, &e), TG_E_LIMIT);
+    assert_string_equal(e.msg, "3 rows of 1000 positions need up to 1 MB and 1 MB are free; export "
+                               "with a smaller --max-length or --batch");
+    tg_kv_free(kv);
+}
+
 static void sampling_outside_its_ranges_names_the_field(void **state)
 {
     (void)state;
@@ -201,6 +222,7 @@ int main(void)
         cmocka_unit_test(trimming_forgets_and_gives_pages_back),
         cmocka_unit_test(random_rows_keep_the_invariant),
         cmocka_unit_test(refused_memory_is_an_error),
+        cmocka_unit_test(what_does_not_fit_names_sizes_and_options),
         cmocka_unit_test(sampling_outside_its_ranges_names_the_field),
         cmocka_unit_test(seen_tokens_are_sorted_and_counted),
     };
