@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { OPERANDS = 8, HALVES = 2, MAX_TOKENS = 4, PREFETCH = 4096 };
+enum { OPERANDS = 8, HALVES = 2, MAX_TOKENS = 4 };
 
 /* ---- what follows the dot product (contract 8) */
 
@@ -235,8 +235,8 @@ TG_INLINE void step(tg_layout l, const codes *c, const scales *s, const tg_a8 *x
     *min = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), _mm256_mul_ps(s->m, scale), *min);
 }
 
-/* n tokens from `token` on over 8 rows of one tile. The halves of a tile go one after the other: side
- * by side, gcc keeps every broadcast of the activations for the second half, on the stack. */
+/* n tokens from `token` on over 8 rows of one tile. The halves of a tile go one after the other:
+ * side by side, gcc keeps every broadcast of the activations for the second half, on the stack. */
 TG_INLINE void multiply_half(const tg_matmul *m, tg_layout l, int32_t tile, int half, int32_t token,
                              int n, bool is_wide)
 {
@@ -250,8 +250,9 @@ TG_INLINE void multiply_half(const tg_matmul *m, tg_layout l, int32_t tile, int 
     }
     for (int64_t p = 0; p < n_parts; p++) {
         const uint8_t *head, *part = tg_form_part(l, w, p, &head);
-        for (int i = 0; i < tg_forms[l].part_bytes; i += 64)
-            _mm_prefetch((const char *)part + PREFETCH + i, _MM_HINT_T0);
+        int ahead = half == 0 ? m->prefetch_bytes : 0; /* the second half finds it there */
+        for (int i = 0; i < tg_forms[l].part_bytes && ahead; i += 64)
+            _mm_prefetch((const char *)part + ahead + i, _MM_HINT_T0);
         for (int g = 0; g < 2; g++) {
             codes c;
             scales s;

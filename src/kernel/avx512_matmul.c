@@ -2,7 +2,8 @@
  * avx512_matmul.c - products of quantized weights: one body for few tokens, one for many.
  *
  * Few (n_tokens x planes <= 8): a tile streams through registers once, every token's sums ride
- * along. It is bound by memory, so it reads one sequential stream and prefetches ahead.
+ * along. It is bound by memory, so it reads one sequential stream and prefetches ahead where
+ * that helps.
  *
  * Many: the codes of 32 rows x SLAB columns are unpacked once into bytes, with their scales as
  * floats, and reused by a block of tokens, 6 at a time in registers (12 integer sums and 12
@@ -21,8 +22,7 @@
 /* SLAB_PARTS: 1536 columns, so that the codes of 32 rows are 48 kB and stream from the second-level
  * cache; 768, which fit the first, are 4 % slower (Zen 4), for chains go through memory twice. */
 enum {
-    OPERANDS = 8,    /* of 4 columns: one group */
-    PREFETCH = 4096, /* bytes ahead on the stream of weights */
+    OPERANDS = 8, /* of 4 columns: one group */
     SLAB_PARTS = 24,
     SLAB_GROUPS = 2 * SLAB_PARTS,
     BLOCK_TOKENS = 72, /* tokens that share an unpacked slab; a multiple of 6 and 4 */
@@ -30,6 +30,12 @@ enum {
 };
 
 /* ---- reading a layout */
+
+TG_INLINE void prefetch(const uint8_t *p, int n_bytes)
+{
+    for (int i = 0; i < n_bytes; i += 64)
+        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
+}
 
 /* By a constant: -4, -2, 0, 2, 4 or 6 bits. */
 TG_INLINE __m512i shift_right(__m512i x, int n)
@@ -249,8 +255,8 @@ TG_INLINE __m512 step_min16(const __m512i mn[2], __m512 m, float scale, int32_t 
     return _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), _mm512_mul_ps(m, _mm512_set1_ps(scale)), min);
 }
 
-TG_INLINE void few_tile(tg_layout l, const uint8_t *tile, int64_t n_parts, const rows *x, int n,
-                        bool is_wide, __m512 acc[MAX_FEW])
+TG_INLINE void few_tile(tg_layout l, const uint8_t *tile, int64_t n_parts, int32_t ahead,
+                        const rows *x, int n, bool is_wide, __m512 acc[MAX_FEW])
 {
     const tg_form *f = &tg_forms[l];
     __m512 min[MAX_FEW];
@@ -258,8 +264,7 @@ TG_INLINE void few_tile(tg_layout l, const uint8_t *tile, int64_t n_parts, const
         acc[t] = min[t] = _mm512_setzero_ps();
     for (int64_t p = 0; p < n_parts; p++) {
         const uint8_t *head, *part = tg_form_part(l, tile, p, &head);
-        for (int i = 0; i < f->part_bytes; i += 64)
-            _mm_prefetch((const char *)part + PREFETCH + i, _MM_HINT_T0);
+        if (ahead) prefetch(part + ahead, f->part_bytes);
         for (int g = 0; g < 2; g++) {
             int64_t at = 2 * p + g;
             __m512i w[OPERANDS];
@@ -288,7 +293,8 @@ TG_INLINE void few_tokens(const tg_matmul *m, tg_layout l, int n, bool is_wide)
     int64_t n_parts = tg_layout_padded_cols(l, m->n_cols) / TG_PART_COLS;
     for (int32_t tile = 0; tile < m->n_tiles; tile++) {
         __m512 acc[MAX_FEW];
-        few_tile(l, m->w + (size_t)tile * m->tile_stride, n_parts, &x, n, is_wide, acc);
+        few_tile(l, m->w + (size_t)tile * m->tile_stride, n_parts, m->prefetch_bytes, &x, n,
+                 is_wide, acc);
         target to = get_target(m, tile, 0);
         for (int t = 0; t < n && t < m->n_tokens; t++)
             store_rows(&to, t, acc[t]);
@@ -344,13 +350,12 @@ _Static_assert(BLOCK_TOKENS % 6 == 0 && BLOCK_TOKENS % 4 == 0, "blocks are whole
 
 /* Unpacks n parts from part `from` on of one of the panel's tiles. */
 TG_INLINE void unpack_parts(tg_layout l, panel *to, int half, const uint8_t *tile, int64_t from,
-                            int n)
+                            int n, int32_t ahead)
 {
     const tg_form *f = &tg_forms[l];
     for (int p = 0; p < n; p++) {
         const uint8_t *head, *part = tg_form_part(l, tile, from + p, &head);
-        for (int i = 0; i < f->part_bytes; i += 64)
-            _mm_prefetch((const char *)part + PREFETCH + i, _MM_HINT_T0);
+        if (ahead) prefetch(part + ahead, f->part_bytes);
         for (int g = 0; g < 2; g++) {
             int at = 2 * p + g;
             __m512i w[OPERANDS];
@@ -369,7 +374,8 @@ TG_INLINE void unpack_parts(tg_layout l, panel *to, int half, const uint8_t *til
     }
 }
 
-typedef void unpack_fn(panel *to, int half, const uint8_t *tile, int64_t from, int n);
+typedef void unpack_fn(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                       int32_t ahead);
 
 /* What one call of the inner loops needs: up to 6 tokens of a slab. */
 typedef struct work {
@@ -624,8 +630,8 @@ static void many_tokens(const tg_matmul *m, tg_layout l, unpack_fn *unpack)
             memset(s->c, 0, (size_t)tg_align_up((size_t)n_tokens, 2) * sizeof s->c[0]);
             for (int64_t p = 0; p < n_parts; p += SLAB_PARTS) {
                 int n = (int)TG_MIN(n_parts - p, SLAB_PARTS);
-                unpack(&s->p, 0, w, p, n);
-                unpack(&s->p, 1, w1, p, n);
+                unpack(&s->p, 0, w, p, n, m->prefetch_bytes);
+                unpack(&s->p, 1, w1, p, n, m->prefetch_bytes);
                 multiply_slab(s, &tg_forms[l], has_min, &x, n_tokens, 2 * p, 2 * n);
             }
             for (int h = 0; h < (is_pair ? 2 : 1); h++) {
@@ -653,9 +659,10 @@ TG_INLINE void matmul(const tg_matmul *m, tg_layout l, unpack_fn *unpack)
         few_narrow(m, l);
 }
 
-static void unpack_q4_0(panel *to, int half, const uint8_t *tile, int64_t from, int n)
+static void unpack_q4_0(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                        int32_t ahead)
 {
-    unpack_parts(TG_LAYOUT_Q4_0, to, half, tile, from, n);
+    unpack_parts(TG_LAYOUT_Q4_0, to, half, tile, from, n, ahead);
 }
 
 static void matmul_q4_0(const tg_matmul *m)
@@ -663,9 +670,10 @@ static void matmul_q4_0(const tg_matmul *m)
     matmul(m, TG_LAYOUT_Q4_0, unpack_q4_0);
 }
 
-static void unpack_q4_1(panel *to, int half, const uint8_t *tile, int64_t from, int n)
+static void unpack_q4_1(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                        int32_t ahead)
 {
-    unpack_parts(TG_LAYOUT_Q4_1, to, half, tile, from, n);
+    unpack_parts(TG_LAYOUT_Q4_1, to, half, tile, from, n, ahead);
 }
 
 static void matmul_q4_1(const tg_matmul *m)
@@ -673,9 +681,10 @@ static void matmul_q4_1(const tg_matmul *m)
     matmul(m, TG_LAYOUT_Q4_1, unpack_q4_1);
 }
 
-static void unpack_q5_0(panel *to, int half, const uint8_t *tile, int64_t from, int n)
+static void unpack_q5_0(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                        int32_t ahead)
 {
-    unpack_parts(TG_LAYOUT_Q5_0, to, half, tile, from, n);
+    unpack_parts(TG_LAYOUT_Q5_0, to, half, tile, from, n, ahead);
 }
 
 static void matmul_q5_0(const tg_matmul *m)
@@ -683,9 +692,10 @@ static void matmul_q5_0(const tg_matmul *m)
     matmul(m, TG_LAYOUT_Q5_0, unpack_q5_0);
 }
 
-static void unpack_q5_1(panel *to, int half, const uint8_t *tile, int64_t from, int n)
+static void unpack_q5_1(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                        int32_t ahead)
 {
-    unpack_parts(TG_LAYOUT_Q5_1, to, half, tile, from, n);
+    unpack_parts(TG_LAYOUT_Q5_1, to, half, tile, from, n, ahead);
 }
 
 static void matmul_q5_1(const tg_matmul *m)
@@ -693,9 +703,10 @@ static void matmul_q5_1(const tg_matmul *m)
     matmul(m, TG_LAYOUT_Q5_1, unpack_q5_1);
 }
 
-static void unpack_q8_0(panel *to, int half, const uint8_t *tile, int64_t from, int n)
+static void unpack_q8_0(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                        int32_t ahead)
 {
-    unpack_parts(TG_LAYOUT_Q8_0, to, half, tile, from, n);
+    unpack_parts(TG_LAYOUT_Q8_0, to, half, tile, from, n, ahead);
 }
 
 static void matmul_q8_0(const tg_matmul *m)
@@ -703,9 +714,10 @@ static void matmul_q8_0(const tg_matmul *m)
     matmul(m, TG_LAYOUT_Q8_0, unpack_q8_0);
 }
 
-static void unpack_q8_f(panel *to, int half, const uint8_t *tile, int64_t from, int n)
+static void unpack_q8_f(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                        int32_t ahead)
 {
-    unpack_parts(TG_LAYOUT_Q8_F, to, half, tile, from, n);
+    unpack_parts(TG_LAYOUT_Q8_F, to, half, tile, from, n, ahead);
 }
 
 static void matmul_q8_f(const tg_matmul *m)
@@ -713,9 +725,10 @@ static void matmul_q8_f(const tg_matmul *m)
     matmul(m, TG_LAYOUT_Q8_F, unpack_q8_f);
 }
 
-static void unpack_q4_k(panel *to, int half, const uint8_t *tile, int64_t from, int n)
+static void unpack_q4_k(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                        int32_t ahead)
 {
-    unpack_parts(TG_LAYOUT_Q4_K, to, half, tile, from, n);
+    unpack_parts(TG_LAYOUT_Q4_K, to, half, tile, from, n, ahead);
 }
 
 static void matmul_q4_k(const tg_matmul *m)
@@ -723,9 +736,10 @@ static void matmul_q4_k(const tg_matmul *m)
     matmul(m, TG_LAYOUT_Q4_K, unpack_q4_k);
 }
 
-static void unpack_q5_k(panel *to, int half, const uint8_t *tile, int64_t from, int n)
+static void unpack_q5_k(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                        int32_t ahead)
 {
-    unpack_parts(TG_LAYOUT_Q5_K, to, half, tile, from, n);
+    unpack_parts(TG_LAYOUT_Q5_K, to, half, tile, from, n, ahead);
 }
 
 static void matmul_q5_k(const tg_matmul *m)
@@ -733,9 +747,10 @@ static void matmul_q5_k(const tg_matmul *m)
     matmul(m, TG_LAYOUT_Q5_K, unpack_q5_k);
 }
 
-static void unpack_q6_k(panel *to, int half, const uint8_t *tile, int64_t from, int n)
+static void unpack_q6_k(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                        int32_t ahead)
 {
-    unpack_parts(TG_LAYOUT_Q6_K, to, half, tile, from, n);
+    unpack_parts(TG_LAYOUT_Q6_K, to, half, tile, from, n, ahead);
 }
 
 static void matmul_q6_k(const tg_matmul *m)
@@ -743,9 +758,10 @@ static void matmul_q6_k(const tg_matmul *m)
     matmul(m, TG_LAYOUT_Q6_K, unpack_q6_k);
 }
 
-static void unpack_q2_k(panel *to, int half, const uint8_t *tile, int64_t from, int n)
+static void unpack_q2_k(panel *to, int half, const uint8_t *tile, int64_t from, int n,
+                        int32_t ahead)
 {
-    unpack_parts(TG_LAYOUT_Q2_K, to, half, tile, from, n);
+    unpack_parts(TG_LAYOUT_Q2_K, to, half, tile, from, n, ahead);
 }
 
 static void matmul_q2_k(const tg_matmul *m)

@@ -68,11 +68,27 @@ tg_cpu_tier tg_cpu_detect(void)
     return TG_CPU_AVX512;
 }
 
+/* Measured with Q4_1 from memory, GB/s: Zen 4 (family 0x19) 28 alone, 23 with 4 KB; Zen 5 35-38
+ * alone, 36-41 with it. Others take what helps more machines. */
+int32_t tg_cpu_find_prefetch_bytes(void)
+{
+    uint32_t a, b, c, d, max;
+    if (!__get_cpuid(0, &max, &b, &c, &d) || !__get_cpuid(1, &a, &max, &max, &max)) return 0;
+    bool is_amd = b == 0x68747541; /* "Auth" of AuthenticAMD */
+    uint32_t family = (a >> 8 & 15) + (a >> 20 & 255);
+    return is_amd && family <= 0x19 ? 0 : 4096;
+}
+
 #else
 
 tg_cpu_tier tg_cpu_detect(void)
 {
     return TG_CPU_REF;
+}
+
+int32_t tg_cpu_find_prefetch_bytes(void)
+{
+    return 0;
 }
 
 #endif

@@ -23,4 +23,8 @@ tg_cpu_tier tg_cpu_detect(void);
  * or unavailable names: TG_E_ARGUMENT with the list of those that would do. */
 TG_MUST_USE tg_status tg_cpu_choose(tg_cpu_tier *out, const char *name, tg_err *e);
 
+/* How far ahead kernels should prefetch a stream of weights on this machine; 0 where the
+ * hardware does better alone. It changes no result. */
+int32_t tg_cpu_find_prefetch_bytes(void);
+
 #endif

@@ -117,8 +117,9 @@ typedef struct tg_matmul {
     const float *bias; /* [n_rows] or NULL */
     float *y;
     int64_t y_stride;
-    bool is_add;   /* y += instead of y = */
-    void *scratch; /* TG_MATMUL_SCRATCH_BYTES, 64-aligned, private to the thread */
+    bool is_add;            /* y += instead of y = */
+    void *scratch;          /* TG_MATMUL_SCRATCH_BYTES, 64-aligned, private to the thread */
+    int32_t prefetch_bytes; /* ahead on the stream of weights; 0: left to the machine (cpu.h) */
 } tg_matmul;
 
 enum { TG_MATMUL_SCRATCH_BYTES = 512 * 1024 };

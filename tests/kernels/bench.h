@@ -286,7 +286,8 @@ static void bench_matmul_shape(check *c, matmul_bench *b, int32_t cols, int32_t 
                        .x = x,
                        .x_stride = cols,
                        .y = y,
-                       .scratch = scratch};
+                       .scratch = scratch,
+                       .prefetch_bytes = tg_cpu_find_prefetch_bytes()};
     b->m.n_tiles = (int32_t)TG_MIN(TG_MAX(set, tile) / tile, 64u);
     b->m.n_rows = 16 * b->m.n_tiles;
     b->m.y_stride = b->m.n_rows;

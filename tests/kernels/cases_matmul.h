@@ -286,7 +286,8 @@ static void check_matmul_shape(check *c, tg_layout l, shape s)
                    .bias = bias,
                    .is_add = is_add,
                    .y_stride = stride,
-                   .scratch = scratch};
+                   .scratch = scratch,
+                   .prefetch_bytes = 4096 * next_below(c, 2)};
     m.y = got;
     run_matmul(c->k, &w, m);
     m.y = want;
