@@ -34,8 +34,8 @@ static const tg_form tg_forms[TG_LAYOUT_COUNT] = {
     [TG_LAYOUT_Q2_K] = {-1, -1, 0, -1, -1, -1, 256, 320, 384, 0, true, true},
 };
 
-/* What is added besides the scaled codes: nothing, one number per group, or integer minima per
- * sixteenth (q2_k). */
+/* Is anything added to the scaled codes: one number per group, or integer minima per sixteenth
+ * (q2_k)? */
 TG_INLINE bool tg_form_has_min(tg_layout l)
 {
     return tg_forms[l].m >= 0 || tg_forms[l].mn >= 0;
