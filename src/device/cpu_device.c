@@ -35,6 +35,7 @@ enum { PIECE_ARENA, PIECE_A8, PIECE_NORMED, PIECE_PAIR, PIECE_PARTIAL, PIECE_COU
 struct tg_device {
     tg_team *team;
     tg_cpu_tier tier;
+    int32_t prefetch_bytes;
     tg_kernels kernels;
     tg_exe *exes;
     tg_dbuf *buffers;
@@ -110,6 +111,7 @@ static tg_status cpu_open(tg_device **out, const void *options, tg_err *e)
         return s;
     }
     tg_kernels_fill(&d->kernels, d->tier);
+    d->prefetch_bytes = tg_cpu_find_prefetch_bytes();
     note_dispatch(d);
     *out = d;
     return TG_OK;
@@ -301,6 +303,7 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .kernels = &d->kernels,
         .team = d->team,
         .n_threads = tg_team_n_threads(d->team),
+        .prefetch_bytes = d->prefetch_bytes,
         .io = x->io,
         .in = args[TG_ARG_IN]->memory,
         .out = args[TG_ARG_OUT]->memory,

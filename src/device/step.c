@@ -160,6 +160,7 @@ static void multiply(tg_step *s, const input *in, const product *p, int32_t laye
         .y = p->y + first_row,
         .y_stride = p->y_stride,
         .is_add = p->is_add,
+        .prefetch_bytes = s->prefetch_bytes,
         .scratch = s->privates[thread].matmul,
     };
     s->kernels->matmul[w->entry->layout](&m);
@@ -259,6 +260,7 @@ static void multiply_pairs(tg_step *s, const input *in, int32_t role, int32_t la
         .x_stride = in->stride,
         .y = s->shared.pair + 2 * begin * TG_TILE_ROWS,
         .y_stride = 2 * padded,
+        .prefetch_bytes = s->prefetch_bytes,
         .scratch = s->privates[thread].matmul,
     };
     s->kernels->matmul[w->entry->layout](&m);
@@ -489,7 +491,7 @@ static void run_sample(tg_step *s, const tg_instr *x, int32_t layer, int32_t thr
     tg_step_share(s, thread, s->counts.n_outs, &begin, &end);
     for (int64_t r = begin; r < end; r++)
         ids[r] = s->kernels->sample_row(logits + r * stride, s->program->n_vocab, &params[r],
-                                        adjust + params[r].adjust_at, s->privates[thread].sample);
+                                        adjust, s->privates[thread].sample);
 }
 
 static tg_step_fn *const handlers[TG_OP_COUNT] = {

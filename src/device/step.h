@@ -47,6 +47,7 @@ typedef struct tg_step {
     const tg_kernels *kernels;
     tg_team *team;
     int32_t n_threads;
+    int32_t prefetch_bytes; /* of this machine */
     tg_io io;
     const char *in; /* input image */
     char *out;      /* output image */

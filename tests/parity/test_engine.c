@@ -125,8 +125,14 @@ static void sampled_tokens_do_not_depend_on_neighbours(void **state)
 {
     (void)state;
     check_batch_against_alone(&(tg_request_options){
+        .max_tokens = 40, .sampling = {.temperature = 1.5f, .top_p = 0.95f, .seed = 7}});
+    /* Each row with penalties of its own, strong enough to change every answer. */
+    check_batch_against_alone(&(tg_request_options){
         .max_tokens = 40,
-        .sampling = {.temperature = 1.5f, .top_p = 0.95f, .seed = 7, .repeat_penalty = 1.1f}});
+        .ignore_eos = true,
+        .sampling = {.temperature = 1, .seed = 7, .repeat_penalty = 3, .presence_penalty = 2}});
+    check_batch_against_alone(&(tg_request_options){
+        .max_tokens = 40, .ignore_eos = true, .sampling = {.repeat_penalty = 2}});
 }
 
 static void seeds_and_sample_indices_tell_answers_apart(void **state)
