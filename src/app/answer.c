@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * answer.c - from a prompt to an answer.
+ *
+ * Messages are kept as the JSON text that tg_model_render_chat takes, because that is the only form
+ * in which they are ever needed: a list that grows at its end and is cut back to a length when a
+ * turn fails. What an option leaves open is the model's to say, and what the model leaves open
+ * is greedy; that order stands in tg_sampling_choose and nowhere else. */
 #include "app/answer.h"
 
 #include "base/json.h"
@@ -18,6 +24,7 @@ void tg_prompt_add_message(tg_buf *messages, const char *role, tg_str content)
     tg_buf_add_byte(messages, '}');
 }
 
+/* The closing bracket goes on a copy: the list itself stays open for the next message. */
 tg_status tg_prompt_render(const tg_session *s, const tg_buf *messages, int32_t **ids,
                            int32_t *n_ids, tg_err *e)
 {
@@ -42,10 +49,12 @@ static uint64_t draw_seed(void)
     FILE *f = fopen("/dev/urandom", "rbe");
     if (!f || fread(&seed, sizeof seed, 1, f) != 1)
         seed = (uint32_t)tg_time_ns() ^ (uint32_t)getpid();
-    if (f) fclose(f);
+    if (f) (void)fclose(f); /* only read */
     return seed;
 }
 
+/* Nobody asked for what follows on the command line, so it is said: with the values, the seed that
+ * makes it happen again, and the way out. */
 static void say_sampling(const tg_sampling *p)
 {
     tg_buf b = {0};
@@ -65,6 +74,7 @@ tg_sampling tg_sampling_choose(const tg_session *s, const tg_args *a)
 {
     static const tg_option_id asking[] = {TG_OPT_TOP_K, TG_OPT_TOP_P, TG_OPT_MIN_P};
     tg_sampling p = tg_model_get_sampling(s->model);
+    /* A cut without a temperature would cut nothing from a greedy choice: who gives one samples. */
     bool is_models = p.temperature > 0 && !a->is_set[TG_OPT_TEMPERATURE];
     for (size_t i = 0; i < TG_COUNT(asking); i++)
         if (a->is_set[asking[i]] && p.temperature <= 0) p.temperature = 1;
@@ -85,6 +95,7 @@ tg_sampling tg_sampling_choose(const tg_session *s, const tg_args *a)
     return p;
 }
 
+/* max_tokens 0 is "until the row is full" to the engine, and what no -n means here. */
 tg_request_options tg_answer_options(const tg_session *s, const tg_args *a)
 {
     return (tg_request_options){
@@ -97,6 +108,8 @@ tg_request_options tg_answer_options(const tg_session *s, const tg_args *a)
     };
 }
 
+/* Keeps the piece, shows it, and asks to end when a signal came or nobody reads any more. A
+ * piece is whole characters, so what is printed is valid UTF-8 at any moment. */
 static bool take_text(void *context, const char *text, size_t n_bytes, const int32_t *ids,
                       int32_t n_ids)
 {
@@ -126,6 +139,7 @@ tg_status tg_answer_run(tg_answer *x, tg_session *s, const int32_t *ids, int32_t
     return tg_buf_check(&x->text, e);
 }
 
+/* The request refers to the callback's context, which is the answer: it goes first. */
 void tg_answer_deinit(tg_answer *x)
 {
     tg_request_free(x->request);
@@ -133,6 +147,7 @@ void tg_answer_deinit(tg_answer *x)
     tg_buf_deinit(&x->text);
 }
 
+/* Cached tokens were not computed, and would make the prompt look as fast as it was not. */
 double tg_answer_prompt_speed(const tg_request_stats *s)
 {
     int32_t n = s->n_prompt_tokens - s->n_cached_tokens;

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cmd_bench.c - speed, start-up and memory, as medians with their range. */
+ * cmd_bench.c - speed, start-up and memory, as medians with their range.
+ *
+ * Loading is measured first and by itself, as often as the rest: an engine that is opened anew for
+ * every prompt would pay its page faults inside the prompt. Then one run warms up, and the others
+ * count. Memory is this process': finding the model, which may export it, happens in a child. */
 #include "app/answer.h"
 #include "app/command.h"
 #include "app/report.h"
@@ -68,6 +72,8 @@ static tg_status measure_run(tg_bench *b, int32_t run, tg_err *e)
     return s;
 }
 
+/* A prompt and an answer that do not fit are refused before anything is measured: a row that
+ * fills up would end the answer early and the speed would be that of another length. */
 static tg_status measure(tg_bench *b, const tg_args *a, tg_err *e)
 {
     TG_TRY(tg_session_find(&b->session.dir, a->operand, e));
@@ -89,17 +95,20 @@ static tg_status measure(tg_bench *b, const tg_args *a, tg_err *e)
     return TG_OK;
 }
 
+/* For qsort. NaN, a speed without a step, compares equal to all: it stays where it is. */
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
+/* The mean of the middle two when n is even, as Python's statistics.median has it. */
 static double median(const double *sorted, int32_t n)
 {
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
+/* Keys that others parse: the five metrics first, then the circumstances. */
 static void print_json(const tg_bench *b, tg_buf *out)
 {
     tg_engine_info info = tg_engine_get_info(b->session.engine);
@@ -122,6 +131,7 @@ static void print_json(const tg_bench *b, tg_buf *out)
     tg_buf_add_byte(out, '\n');
 }
 
+/* A table in Markdown: it is what people paste next to another engine's. */
 static void print_table(const tg_bench *b, tg_buf *out)
 {
     tg_engine_info info = tg_engine_get_info(b->session.engine);

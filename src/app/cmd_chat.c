@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Everything of one conversation. Borrows `args`; owns the rest. */
 typedef struct tg_chat {
     const tg_args *args;
     tg_session session;
@@ -86,6 +87,8 @@ static tg_line read_message(tg_chat *c, tg_buf *message)
     }
 }
 
+/* Back to the system message, if there is one. The engine keeps its pages; a conversation that
+ * begins the same way finds them. */
 static void clear_history(tg_chat *c)
 {
     tg_buf_clear(&c->messages);
@@ -122,6 +125,8 @@ static bool answer(tg_chat *c)
     return s == TG_OK;
 }
 
+/* A message and its answer, or neither: what could not be answered (too long, a template that
+ * refuses) leaves the history as it was, so that something else can be said. */
 static void take_message(tg_chat *c, tg_str text)
 {
     size_t before = c->messages.len, bad = tg_utf8_find_invalid(text);
@@ -136,7 +141,7 @@ static void take_message(tg_chat *c, tg_str text)
     }
 }
 
-/* ---- slash commands */
+/* ---- slash commands: each takes the rest of its line, and rows of a table are all there is */
 
 static void print_commands(tg_chat *c, const char *rest);
 
@@ -153,6 +158,7 @@ static void forget(tg_chat *c, const char *rest)
     tg_say("the conversation is forgotten");
 }
 
+/* The last answer is taken off and asked for again; if that fails it is put back. */
 static void repeat_answer(tg_chat *c, const char *rest)
 {
     (void)rest;
@@ -170,6 +176,7 @@ static void repeat_answer(tg_chat *c, const char *rest)
     c->messages.len = whole;
 }
 
+/* 16 MiB is more text than any window holds; the engine says how many tokens are too many. */
 static void send_file(tg_chat *c, const char *rest)
 {
     tg_buf text = {0};
@@ -232,6 +239,8 @@ static void print_commands(tg_chat *c, const char *rest)
     tg_say("ctrl-C stops an answer");
 }
 
+/* A line that begins with a slash is never sent to the model: a mistyped command would otherwise
+ * become a message that cannot be taken back. */
 static void run_slash(tg_chat *c, const char *text)
 {
     size_t n = strcspn(text, " \t");
@@ -257,6 +266,8 @@ static bool take_interrupt(tg_chat *c)
     return true;
 }
 
+/* Reads, answers, until somebody leaves or stops reading. A signal that came while an answer ran
+ * has done its work by ending it, if it was ctrl-C. */
 static void converse(tg_chat *c)
 {
     tg_buf message = {0};
@@ -276,6 +287,7 @@ static void converse(tg_chat *c)
     tg_buf_deinit(&message);
 }
 
+/* Refuses what cannot converse before the first prompt is shown, and not at the first message. */
 static tg_status start(tg_chat *c, tg_err *e)
 {
     TG_TRY(tg_session_open(&c->session, c->args, true, e));

@@ -25,6 +25,8 @@ static tg_export_options take_options(const tg_args *a, tg_progress *progress)
     return o;
 }
 
+/* The same options for paper and for disk, so that a plan that was read is the plan that is
+ * made. */
 int tg_run_export(const tg_args *a)
 {
     tg_progress progress = {.title = "writing"};

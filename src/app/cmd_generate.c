@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cmd_generate.c - one prompt, one answer. */
+ * cmd_generate.c - one prompt, one answer.
+ *
+ * The prompt is read and checked before the model is looked for: a mistyped file name should not
+ * cost an export. With --json nothing is printed until the end, and then one object; without, the
+ * answer streams, and a newline ends it if the model did not. */
 #include "app/answer.h"
 #include "app/command.h"
 #include "app/input.h"
@@ -9,6 +13,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 
+/* All that has to be given back, so that there is one way out of the command. */
 typedef struct tg_generation {
     tg_session session;
     tg_input input;
@@ -54,6 +59,7 @@ static tg_status tokenize_prompt(tg_generation *g, const tg_args *a, tg_err *e)
     return st;
 }
 
+/* The words of the OpenAI interface where it has one. */
 static const char *finish_name(tg_finish f)
 {
     switch (f) {
@@ -66,6 +72,8 @@ static const char *finish_name(tg_finish f)
     return "error";
 }
 
+/* Statistics that have no value (no step to measure) are null. ttft counts from the text: what the
+ * tokenizer took is added to what the engine measured from the ids on. */
 static void print_json(tg_generation *g, const int32_t *ids, uint64_t seed)
 {
     const tg_request_stats *stats = &g->answer.stats;

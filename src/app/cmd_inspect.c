@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cmd_inspect.c - what an artifact or a checkpoint holds. */
+ * cmd_inspect.c - what an artifact or a checkpoint holds.
+ *
+ * A MODEL here is only looked at: nothing is exported, and of a checkpoint only the header is read.
+ * --verify comes first, so that a report is never printed about bytes that are wrong. */
 #include "app/command.h"
 #include "app/report.h"
 #include "app/term.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cmd_tokenize.c - tokenize and detokenize. */
+ * cmd_tokenize.c - tokenize and detokenize.
+ *
+ * The two directions share everything but the middle: read, open, print. Neither needs an engine,
+ * so no thread is started and no KV memory reserved. */
 #include "app/command.h"
 #include "app/input.h"
 #include "app/report.h"
@@ -10,6 +13,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 
+/* One line of decimals, which is what --ids of the other commands reads. */
 static tg_status print_ids(tg_session *s, const tg_args *a, const tg_input *in, tg_term *out,
                            tg_err *e)
 {
@@ -35,6 +39,7 @@ static tg_status print_ids(tg_session *s, const tg_args *a, const tg_input *in, 
     return st;
 }
 
+/* No newline is added: tokenize and detokenize give back the very bytes. */
 static tg_status print_text(tg_session *s, const tg_args *a, const tg_input *in, tg_term *out,
                             tg_err *e)
 {
@@ -61,6 +66,7 @@ static tg_status print_text(tg_session *s, const tg_args *a, const tg_input *in,
 typedef tg_status print_fn(tg_session *s, const tg_args *a, const tg_input *in, tg_term *out,
                            tg_err *e);
 
+/* `wants_ids`: what is read are ids, whichever option names it. */
 static int run(const tg_args *a, bool wants_ids, print_fn *print)
 {
     const char *command = tg_commands[a->command].name;

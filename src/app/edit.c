@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * edit.c - the line editor: bytes become keys, keys change a line, the line is drawn.
+ *
+ * No terminal database: the sequences are those of ECMA-48 and xterm, which every terminal of the
+ * last decades understands, and only four are sent (return, clear to the end, move right, clear the
+ * screen). After each key the visible part is drawn anew; a line is short and a terminal fast.
+ *
+ * Bytes that arrive together are taken together, so a paste is one drawing and not thousands. */
 #define _DEFAULT_SOURCE /* TIOCGWINSZ */
 #include "app/edit.h"
 
@@ -32,6 +39,8 @@ enum {
     KEY_CLOSED
 };
 
+/* One line is edited at a time; the history is of this process and is not written anywhere, since
+ * what is said to a model is nobody else's business. */
 struct tg_edit {
     int in;
     tg_term out;
@@ -131,6 +140,7 @@ static int32_t read_key(tg_edit *x)
 
 /* ---- drawing */
 
+/* Asked for every drawing: the window may have changed. 80 where nobody knows. */
 static int32_t find_width(const tg_edit *x)
 {
     struct winsize w;
@@ -147,6 +157,7 @@ static int32_t get_columns(const tg_edit *x, size_t i, int *n_bytes)
     return cp == '\n' || cp == '\t' ? 1 : utf8proc_charwidth(cp);
 }
 
+/* Neighbouring characters, by bytes: a continuation byte is never a place for the cursor. */
 static size_t find_previous(const tg_edit *x, size_t at)
 {
     if (at == 0) return 0;
@@ -198,6 +209,7 @@ static void draw(tg_edit *x, const char *prompt)
 
 /* ---- editing */
 
+/* The cursor ends where the removed part began. */
 static void remove_bytes(tg_edit *x, size_t from, size_t to)
 {
     if (from == to) return;
@@ -206,6 +218,7 @@ static void remove_bytes(tg_edit *x, size_t from, size_t to)
     x->at = from;
 }
 
+/* Grows at the end first, so that a refused allocation leaves the line as it was. */
 static void insert(tg_edit *x, int32_t code_point)
 {
     char bytes[4];
@@ -217,6 +230,7 @@ static void insert(tg_edit *x, int32_t code_point)
     x->at += n;
 }
 
+/* The unfinished line is the newest entry while one walks, and comes back at the end. */
 static void show_history(tg_edit *x, int32_t which)
 {
     if (which < 0 || which > x->n_history) return;
@@ -230,6 +244,7 @@ static void show_history(tg_edit *x, int32_t which)
     x->at = x->line.len;
 }
 
+/* The same line twice in a row is kept once; the oldest makes room. */
 static void keep_history(tg_edit *x)
 {
     tg_str line = tg_buf_str(&x->line);
@@ -243,6 +258,7 @@ static void keep_history(tg_edit *x)
     tg_buf_add_str(&x->history[x->n_history++], line);
 }
 
+/* Where the word before the cursor begins, blanks after it included: what ctrl-W deletes. */
 static size_t find_word(const tg_edit *x)
 {
     size_t at = x->at;
@@ -255,6 +271,7 @@ static size_t find_word(const tg_edit *x)
 
 enum { CTRL = 0x1f }; /* 'A' & CTRL is what ctrl-A sends */
 
+/* What a key does to the line. Unknown controls do nothing: they must not reach the model. */
 static void apply_key(tg_edit *x, int32_t key)
 {
     switch (key) {
@@ -285,6 +302,7 @@ static void apply_key(tg_edit *x, int32_t key)
     }
 }
 
+/* Keys until the line is done. ctrl-D means the end only on an empty line, as in a shell. */
 static tg_line edit(tg_edit *x, const char *prompt)
 {
     for (;;) {
@@ -300,6 +318,7 @@ static tg_line edit(tg_edit *x, const char *prompt)
     }
 }
 
+/* Whatever happens in between, the terminal is given back as it was found. */
 tg_line tg_edit_read(tg_edit *x, const char *prompt, tg_buf *line)
 {
     struct termios raw;

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * help.c - texts out of tables.
+ *
+ * Nothing here knows an option: a row added to options.def is in the help of its commands, in the
+ * manual page and in three shells' completions, or the golden files say that it is not. The texts
+ * are printed to buffers, so that they can be compared without running a program. */
 #include "app/help.h"
 
 #include <string.h>
@@ -39,6 +44,8 @@ static void add_wrapped(tg_buf *out, const char *text, size_t column, size_t ind
     tg_buf_add_byte(out, '\n');
 }
 
+/* "  -n, --predict N         help (default: ...)". A head too long for its column gets a line of
+ * its own, as GNU programs do it. */
 static void add_option(tg_buf *out, const tg_option *o)
 {
     tg_buf text = {0};
@@ -80,6 +87,7 @@ void tg_help_print_commands(tg_buf *out)
              "                             a completion script for bash, zsh or fish\n");
 }
 
+/* Rows of a section stand together in the table, so a change of section is a new title. */
 void tg_help_print_command(tg_buf *out, tg_command_id c)
 {
     const tg_command *cmd = &tg_commands[c];
@@ -111,6 +119,7 @@ static void add_roff(tg_buf *out, const char *text)
     }
 }
 
+/* Names are bold and values slanted, as man pages have it since the beginning. */
 static void add_roff_option(tg_buf *out, const tg_option *o)
 {
     tg_buf_add_cstr(out, ".TP\n");
@@ -133,6 +142,7 @@ static void add_roff_option(tg_buf *out, const tg_option *o)
     tg_buf_add_byte(out, '\n');
 }
 
+/* What is not in a table: the environment and the exit codes. */
 static const char *const man_tail =
     ".SH FILES AND ENVIRONMENT\n"
     ".TP\n\\fBTG_CACHE_DIR\\fR\n"
@@ -147,6 +157,7 @@ static const char *const man_tail =
     "0 when all went well, 1 for failures, 2 for wrong usage, 130 and 143 after SIGINT and "
     "SIGTERM,\n141 when the reader of the output went away.\n";
 
+/* No date on the page: the same version prints the same bytes (reproducible builds). */
 void tg_help_print_man(tg_buf *out, const char *version)
 {
     tg_buf_printf(out,
@@ -185,6 +196,8 @@ static void add_command_names(tg_buf *out)
         tg_buf_printf(out, "%s%s", i ? " " : "", tg_commands[i].name);
 }
 
+/* bash asks a function and reads COMPREPLY. Words that are no option are completed as files, since
+ * every operand is a path. */
 static void print_bash(tg_buf *out)
 {
     tg_buf_add_cstr(out, "# bash completion for trigraph; made by: trigraph --completion bash\n"
@@ -222,6 +235,7 @@ static void add_zsh_text(tg_buf *out, const char *text)
             tg_buf_add_byte(out, *p);
 }
 
+/* zsh takes one specification an option, with its help, and shows it beside the name. */
 static void print_zsh(tg_buf *out)
 {
     tg_buf_add_cstr(out, "#compdef trigraph\n# made by: trigraph --completion zsh\n"
@@ -243,6 +257,7 @@ static void print_zsh(tg_buf *out)
     tg_buf_add_cstr(out, "esac\n");
 }
 
+/* fish takes one command an option; the condition keeps it to its subcommand. */
 static void print_fish(tg_buf *out)
 {
     tg_buf_add_cstr(out, "# fish completion for trigraph; made by: trigraph --completion fish\n");

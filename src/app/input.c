@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * input.c - reading what a command is given.
+ *
+ * One place decides what a prompt is: an option's own text, a file, "-" or nothing for standard
+ * input. A terminal is never waited for, since a program that sits there in silence looks hung;
+ * the command says what it needs instead. Text is checked to be UTF-8 here, where the byte's place
+ * in the file is still known. */
 #include "app/input.h"
 
 #include "base/file.h"
@@ -32,6 +38,8 @@ static tg_str next_word(tg_str text, size_t *at)
     return (tg_str){text.ptr + start, *at - start};
 }
 
+/* Two passes: the count is known before the list is made. A word that is no id is named by its
+ * place, counted from 1, because the files are made by other programs and are long. */
 tg_status tg_ids_parse(int32_t **ids, int32_t *n_ids, tg_str text, const char *name, tg_err *e)
 {
     size_t at = 0, n = 0;
@@ -47,7 +55,7 @@ tg_status tg_ids_parse(int32_t **ids, int32_t *n_ids, tg_str text, const char *n
     for (size_t i = 0; (word = next_word(text, &at)).len; i++) {
         char one[32];
         int64_t id;
-        snprintf(one, sizeof one, "%.*s", (int)TG_MIN(word.len, sizeof one - 1), word.ptr);
+        (void)snprintf(one, sizeof one, "%.*s", (int)TG_MIN(word.len, sizeof one - 1), word.ptr);
         if (!tg_parse_i64(one, &id) || id < 0 || id > INT32_MAX) {
             tg_mem_free(list);
             return tg_fail(e, TG_E_ARGUMENT, "%s: word %zu, '%s', is not a token id", name, i + 1,
@@ -60,6 +68,7 @@ tg_status tg_ids_parse(int32_t **ids, int32_t *n_ids, tg_str text, const char *n
     return TG_OK;
 }
 
+/* in->name is what messages say; both strings outlive the input. */
 static tg_status load_path(tg_input *in, const char *path, tg_err *e)
 {
     if (strcmp(path, "-") == 0) {

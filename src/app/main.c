@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A command without its line here is NULL and would crash at once: the e2e help test calls each. */
 static int (*const commands[TG_COMMAND_COUNT])(const tg_args *) = {
     [TG_COMMAND_EXPORT] = tg_run_export,
     [TG_COMMAND_GENERATE] = tg_run_generate,
@@ -31,6 +32,7 @@ static int print_text(tg_buf *text)
     return tg_exit_code(s, &e, &out);
 }
 
+/* The library's version, not a constant of the program: with a shared library they may differ. */
 static int print_version(void)
 {
     tg_buf text = {0};
@@ -38,6 +40,7 @@ static int print_version(void)
     return print_text(&text);
 }
 
+/* Wrong usage before a command is known: one sentence, one hint, 2. */
 static int fail_usage(const char *hint, const char *words, const char *value)
 {
     tg_err e = {0};
@@ -79,6 +82,7 @@ static int run_global(int argc, char **argv)
     return -1;
 }
 
+/* Help and version win over what is missing, so that "generate --help" needs no model. */
 static int run_command(tg_command_id id, int argc, char **argv)
 {
     tg_args args;

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * npy.c - NumPy's file format, as far as a float32 matrix needs it.
+ *
+ * Written from the description of numpy.lib.format, version 1.0: the header is a Python dict as
+ * text, which numpy reads back with a literal parser. The number of rows is in it and must be
+ * known at the start, so a file that ends early is never given its name. */
 #include "app/npy.h"
 
 #include <errno.h>
@@ -7,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* `temporary` is empty once the file has its name: then there is nothing to clean up. */
 struct tg_npy {
     tg_out *out;
     tg_buf path, temporary;
@@ -32,6 +38,7 @@ static tg_status write_header(tg_npy *n, tg_err *e)
     return tg_out_write(n->out, dict, whole, e);
 }
 
+/* The process id is in the temporary's name: two runs into one file do not meet. */
 tg_status tg_npy_open(tg_npy **out, const char *path, int64_t n_rows, int64_t n_cols, tg_err *e)
 {
     *out = NULL;
@@ -64,6 +71,7 @@ tg_status tg_npy_write_row(tg_npy *n, const float *row, tg_err *e)
     return TG_OK;
 }
 
+/* Synced before it is renamed, so that a crash leaves the old file or the whole new one. */
 tg_status tg_npy_close(tg_npy *n, tg_err *e)
 {
     TG_ASSERT(n->n_done == n->n_rows);

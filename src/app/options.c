@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * options.c - the tables, and reading a command line by them.
+ *
+ * getopt_long would read the same lines; this reader knows which command an option belongs to, what
+ * its limits are and what was probably meant, so that each refusal is a sentence about the option
+ * and not about the syntax. Values are checked here, before any file is touched: a wrong one is
+ * wrong usage (exit 2), whatever the model.
+ *
+ * Pointers into argv are kept, nothing is copied. */
 #include "app/options.h"
 
 #include <inttypes.h>
@@ -51,6 +59,7 @@ const tg_option tg_options[TG_OPT_COUNT] = {
 #undef TG_OPTION
 };
 
+/* Whether the option is one of the command's. */
 static bool is_on(const tg_option *o, tg_command_id c)
 {
     return o->commands & (1 << c);
@@ -77,6 +86,7 @@ static int match_name(tg_str typed, tg_str name)
     return typed.len == name.len ? 2 : 1;
 }
 
+/* The best match among the option's name and its aliases. */
 static int match_option(tg_str typed, const tg_option *o)
 {
     const char *aliases = o->aliases;
@@ -116,7 +126,7 @@ static int find_long(tg_command_id c, tg_str typed, tg_buf *hint, tg_err *e)
         names[n_names++] = tg_options[i].name;
     }
     if (n_found == 1) return found;
-    snprintf(word, sizeof word, "%.*s", (int)TG_MIN(typed.len, sizeof word - 1), typed.ptr);
+    (void)snprintf(word, sizeof word, "%.*s", (int)TG_MIN(typed.len, sizeof word - 1), typed.ptr);
     if (n_found > 1) {
         tg_fail(e, TG_E_ARGUMENT, "option --%s could be one of %d options of %s", word, n_found,
                 tg_commands[c].name);
@@ -129,6 +139,7 @@ static int find_long(tg_command_id c, tg_str typed, tg_buf *hint, tg_err *e)
     return -1;
 }
 
+/* A letter has one meaning per command; -p is a text for generate and a number for bench. */
 static int find_letter(tg_command_id c, char letter, tg_err *e)
 {
     for (int i = 0; i < TG_OPT_COUNT; i++)
@@ -140,6 +151,7 @@ static int find_letter(tg_command_id c, char letter, tg_err *e)
     return -1;
 }
 
+/* Limits are doubles in the table and exact up to 2^53, beyond every limit that stands there. */
 static tg_status parse_int(const tg_option *o, const char *value, int64_t *out, tg_err *e)
 {
     if (!tg_parse_i64(value, out))
@@ -151,6 +163,7 @@ static tg_status parse_int(const tg_option *o, const char *value, int64_t *out, 
     return TG_OK;
 }
 
+/* NaN compares false with every limit, so finiteness is asked first. */
 static tg_status parse_real(const tg_option *o, const char *value, double *out, tg_err *e)
 {
     bool is_open = o->type == TG_TYPE_FLOAT_BELOW;
@@ -163,6 +176,7 @@ static tg_status parse_real(const tg_option *o, const char *value, double *out, 
     return TG_OK;
 }
 
+/* Ascending is the rule of every list there is (buckets), so it is the type's. */
 static tg_status parse_ints(tg_args *a, const tg_option *o, const char *value, tg_err *e)
 {
     const char *rest = value;
@@ -173,7 +187,7 @@ static tg_status parse_ints(tg_args *a, const tg_option *o, const char *value, t
         int64_t n;
         if (a->n_ints == TG_MAX_LIST)
             return tg_fail(e, TG_E_ARGUMENT, "--%s has more than %d numbers", o->name, TG_MAX_LIST);
-        snprintf(one, sizeof one, "%.*s", (int)TG_MIN(word.len, sizeof one - 1), word.ptr);
+        (void)snprintf(one, sizeof one, "%.*s", (int)TG_MIN(word.len, sizeof one - 1), word.ptr);
         TG_TRY(parse_int(o, one, &n, e));
         if (a->n_ints && n <= a->ints[a->n_ints - 1])
             return tg_fail(e, TG_E_ARGUMENT, "--%s is %s, and must ascend: %" PRId64 " follows %d",
@@ -186,6 +200,7 @@ static tg_status parse_ints(tg_args *a, const tg_option *o, const char *value, t
     return TG_OK;
 }
 
+/* With e NULL: only asks. */
 static tg_status parse_choice(const tg_option *o, const char *value, tg_err *e)
 {
     const char *rest = o->value;
@@ -196,6 +211,7 @@ static tg_status parse_choice(const tg_option *o, const char *value, tg_err *e)
                    o->value);
 }
 
+/* A repeated option: the last one counts, as everywhere; two of one group do not agree. */
 static tg_status set_value(tg_args *a, int id, const char *value, tg_err *e)
 {
     const tg_option *o = &tg_options[id];
@@ -226,6 +242,7 @@ static tg_status set_value(tg_args *a, int id, const char *value, tg_err *e)
     return TG_OK;
 }
 
+/* Only defaults that are values; "the model's" and the like are the command's to fill in. */
 static void set_defaults(tg_args *a)
 {
     for (int i = 0; i < TG_OPT_COUNT; i++) {
@@ -256,6 +273,7 @@ static tg_status parse_long(tg_args *a, int argc, char *const *argv, int *at, tg
     return set_value(a, id, argv[++*at], e);
 }
 
+/* "-n4", "-n=4", "-n 4", and flags run together; the first that takes a value takes the rest. */
 static tg_status parse_letters(tg_args *a, int argc, char *const *argv, int *at, tg_err *e)
 {
     for (const char *p = argv[*at] + 1; *p; p++) {
@@ -274,6 +292,7 @@ static tg_status parse_letters(tg_args *a, int argc, char *const *argv, int *at,
     return TG_OK;
 }
 
+/* Every command takes exactly one. */
 static tg_status set_operand(tg_args *a, const char *word, tg_err *e)
 {
     const tg_command *c = &tg_commands[a->command];

@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * report.c - JSON by appending.
+ *
+ * No document tree: what is printed is known in order, and a tree would be a second copy of
+ * every list of ids. The comma before a member is decided by the byte before it, which is '{'
+ * exactly when the member is the first of its object: keys and values never end in an open brace
+ * outside quotes. */
 #include "app/report.h"
 
 #include "base/json.h"
@@ -35,6 +41,7 @@ void tg_report_add_int(tg_buf *b, const char *key, int64_t value)
     tg_buf_printf(b, "%" PRId64, value);
 }
 
+/* Nine digits: more than any measurement here has, and what float32 needs to come back. */
 void tg_report_add_real(tg_buf *b, const char *key, double value)
 {
     add_key(b, key);

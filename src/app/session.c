@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * session.c - finding and opening a MODEL.
+ *
+ * Finding may export, and exporting may need gigabytes and a minute. It is done in a forked child,
+ * before this process has started any thread, and the child sends back a status and one text: the
+ * artifact's folder, or the message of the error. A signal reaches both when it comes from the
+ * terminal; one that was sent to this process alone is passed on, so that the export ends cleanly
+ * and removes what it began. */
 #include "app/session.h"
 
 #include "app/term.h"
@@ -49,6 +56,8 @@ static void read_child(tg_buf *out, int fd, pid_t child)
     }
 }
 
+/* Fewer bytes than a status: the child died. Signal 9 without anybody's doing is the kernel's
+ * way of taking memory back, and is worth saying. */
 static tg_status read_reply(tg_buf *dir, const tg_buf *reply, int how, tg_err *e)
 {
     int32_t status;
@@ -93,6 +102,7 @@ tg_status tg_session_find(tg_buf *dir, const char *source, tg_err *e)
     return s;
 }
 
+/* The time is what a user waits for before a prompt can be read: mapping, threads, KV memory. */
 tg_status tg_session_load(tg_session *s, const tg_args *args, tg_err *e)
 {
     int64_t start = tg_time_ns();
@@ -113,6 +123,7 @@ tg_status tg_session_open(tg_session *s, const tg_args *args, bool has_engine, t
     return tg_session_load(s, has_engine ? args : NULL, e);
 }
 
+/* The engine borrows the model. */
 void tg_session_unload(tg_session *s)
 {
     tg_engine_close(s->engine);

@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * term.c - saying things.
+ *
+ * Two streams with two rules. Standard output carries answers and is a contract: bytes in order,
+ * nothing added, the first failure remembered. Standard error carries sentences to a person: one
+ * write for a line, so that lines of the exporting child and of this process do not mix, and no
+ * failure matters. No stdio on either: its buffers would hold an answer back.
+ *
+ * Whatever came out of a file (a name of a tensor, a word of a prompt) is escaped before it is
+ * shown, since a message may quote bytes that somebody else chose. */
 #include "app/term.h"
 
 #include "base/os.h"
@@ -83,11 +92,12 @@ void tg_say(const char *fmt, ...)
     char text[1024];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     say_line("trigraph: ", text);
 }
 
+/* Colour only where somebody looks and did not object (no-color.org). */
 void tg_say_error(const tg_err *e, const char *hint)
 {
     bool has_colour = isatty(STDERR_FILENO) && !tg_env_get(TG_ENV_NO_COLOR);
@@ -95,6 +105,8 @@ void tg_say_error(const tg_err *e, const char *hint)
     if (hint && *hint) say_line("hint: ", hint);
 }
 
+/* In order of importance: a signal explains a cancellation; a closed pipe explains everything
+ * after it; a failed write on the way out is the error even when the work itself went well. */
 int tg_exit_code(tg_status s, const tg_err *e, const tg_term *out)
 {
     tg_err of_output = {0};
@@ -119,9 +131,9 @@ int tg_exit_usage(const char *command, const char *fmt, ...)
     char hint[64];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(e.msg, sizeof e.msg, fmt, ap);
+    (void)vsnprintf(e.msg, sizeof e.msg, fmt, ap);
     va_end(ap);
-    snprintf(hint, sizeof hint, "trigraph %s --help lists the options", command);
+    (void)snprintf(hint, sizeof hint, "trigraph %s --help lists the options", command);
     tg_say_error(&e, hint);
     return TG_EXIT_USAGE;
 }
@@ -130,6 +142,7 @@ int tg_exit_usage(const char *command, const char *fmt, ...)
 
 enum { BAR_WIDTH = 40 };
 
+/* Drawn when the percentage changes: at most a hundred times, whatever the caller's pace. */
 bool tg_progress_print(void *progress, int64_t done_bytes, int64_t total_bytes)
 {
     tg_progress *p = progress;
