@@ -400,7 +400,6 @@ static void config_files_that_are_not_strict_json_are_refused_with_their_line(vo
         {"{\"a\":1e999}", "config.json: line 1"},
         {"{\"a\":1,\n\"b\":NaN}", "config.json: line 2"},
         {"{\"a\":Infinity}", "config.json: line 1"},
-        {"{\"a\":99999999999999999999}", "config.json: line 1"},
         {"{\"a\":1} x", "config.json: line 1"},
         {"", "config.json: line 1"},
         {"[1]", "config.json: is no JSON object"},
