@@ -43,7 +43,7 @@ TG_INLINE int32_t tg_sample_blocks(int32_t n_vocab)
  * down. */
 TG_INLINE uint64_t tg_sample_key(float logit, int32_t id)
 {
-    uint32_t b = tg_f32_bits(logit + 0.0f);
+    uint32_t b = tg_f32_to_bits(logit + 0.0f);
     uint32_t up = b & 0x80000000u ? ~b : b | 0x80000000u;
     return (uint64_t)~up << 32 | (uint32_t)id;
 }

@@ -10,7 +10,7 @@ static bool scale_group(const float *x, int n, float top, float *scale, float *i
 {
     uint32_t amax = 0;
     for (int i = 0; i < n; i++) {
-        uint32_t a = tg_f32_bits(x[i]) & 0x7fffffff;
+        uint32_t a = tg_f32_to_bits(x[i]) & 0x7fffffff;
         amax = TG_MAX(amax, a);
     }
     float a = tg_f32_from_bits(amax);

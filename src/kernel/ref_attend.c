@@ -90,7 +90,7 @@ void tg_ref_kv_store_f16(void *k, void *v, int32_t slot, const float *key, const
 {
     uint16_t *to_k = k, *to_v = (uint16_t *)v + (size_t)slot * (size_t)head_dim;
     for (int32_t d = 0; d < head_dim; d++) {
-        to_k[(size_t)d * TG_PAGE_TOKENS + (size_t)slot] = tg_f16_from_f32(key[d]);
-        to_v[d] = tg_f16_from_f32(value[d]);
+        to_k[(size_t)d * TG_PAGE_TOKENS + (size_t)slot] = tg_f32_to_f16(key[d]);
+        to_v[d] = tg_f32_to_f16(value[d]);
     }
 }
