@@ -73,35 +73,59 @@ static void every_piece_of_the_language_renders_as_jinja2_renders_it(void **stat
     assert_int_equal(n_wrong, 0);
 }
 
-/* The text of a model's own template: from the GGUF file, or from the folder that
- * tools/goldens-template --templates fills. NULL when the file is not here; heap, ends in zero. */
-static char *load_model_template(const char *name)
+static char *copy_text(tg_str s)
 {
-    char path[512];
+    char *text = calloc(1, s.len + 1);
+    assert_non_null(text);
+    memcpy(text, s.ptr, s.len);
+    return text;
+}
+
+static char *load_gguf_template(const char *path)
+{
     tg_map m;
-    tg_err e = {0};
-    const char *models = getenv("TG_MODELS");
-    char *text = NULL;
-    snprintf(path, sizeof path, "%s/templates/%s.jinja", models ? models : "models", name);
-    if (tg_map_open(&m, path, &e) == TG_OK) {
-        text = calloc(1, m.n_bytes + 1);
-        memcpy(text, m.data, m.n_bytes);
-        tg_map_close(&m);
-        return text;
-    }
-    e = (tg_err){0};
-    snprintf(path, sizeof path, "%s/smollm2-135m-instruct.gguf", models ? models : "models");
-    if (strcmp(name, "smollm2") != 0 || tg_map_open(&m, path, &e) != TG_OK) return NULL;
     tg_arena a = {0};
     tg_gguf g;
     tg_str s;
+    tg_err e = {0};
+    if (tg_map_open(&m, path, &e) != TG_OK) return NULL;
     assert_int_equal(tg_gguf_parse(&g, &a, m.data, m.n_bytes, path, &e), TG_OK);
     assert_int_equal(tg_gguf_get_str(&g, "tokenizer.chat_template", &s, NULL, &e), TG_OK);
-    text = calloc(1, s.len + 1);
-    memcpy(text, s.ptr, s.len);
+    char *text = copy_text(s);
     tg_arena_deinit(&a);
     tg_map_close(&m);
     return text;
+}
+
+static char *load_config_template(const char *path)
+{
+    json_t *config;
+    tg_str s = {0};
+    bool is_present;
+    if (tg_json_load(&config, path, NULL) != TG_OK) return NULL;
+    assert_int_equal(tg_json_get_str(config, "chat_template", &s, &is_present, path, NULL), TG_OK);
+    assert_true(is_present);
+    char *text = copy_text(s);
+    json_decref(config);
+    return text;
+}
+
+/* The text of a model's own template: SmolLM2's from its GGUF file (tools/fetch-models), Gemma 3's
+ * from its vocabulary (tools/fetch-vocabs). NULL when that is not here; heap, ends in zero. */
+static char *load_model_template(const char *name)
+{
+    char path[512];
+    const char *models = getenv("TG_MODELS"), *vocabs = getenv("TG_VOCABS");
+    if (!models) models = "models";
+    if (strcmp(name, "smollm2") == 0) {
+        snprintf(path, sizeof path, "%s/smollm2-135m-instruct.gguf", models);
+        return load_gguf_template(path);
+    }
+    if (vocabs)
+        snprintf(path, sizeof path, "%s/%s/tokenizer_config.json", vocabs, name);
+    else
+        snprintf(path, sizeof path, "%s/vocabs/%s/tokenizer_config.json", models, name);
+    return load_config_template(path);
 }
 
 static int compare_chats(const json_t *g, const char *name, const char *source)
@@ -137,7 +161,9 @@ static void check_model(const char *name)
 {
     char *source = load_model_template(name);
     if (!source) {
-        fprintf(stderr, "the template of %s is not here: see tools/goldens-template\n", name);
+        fprintf(stderr,
+                "the template of %s is not here: see tools/fetch-models, tools/fetch-vocabs\n",
+                name);
         skip();
     }
     json_t *g = load_golden("tests/golden/template/chats.json");
