@@ -176,11 +176,12 @@ static tg_status export_entry(const entry *x, const char *source, const tg_expor
     return s;
 }
 
+/* Opens all that a model needs: an entry whose files have an older form is made anew. */
 static bool is_usable(const char *dir)
 {
-    tg_artifact *a = NULL;
-    bool is = tg_artifact_is_at(dir) && tg_artifact_open(&a, dir, NULL) == TG_OK;
-    tg_artifact_close(a);
+    tg_model *m = NULL;
+    bool is = tg_artifact_is_at(dir) && tg_model_open(&m, dir, NULL) == TG_OK;
+    tg_model_close(m);
     return is;
 }
 

@@ -416,6 +416,35 @@ static void a_model_that_is_not_finite_ends_the_request(void **state)
     tg_buf_deinit(&bytes);
 }
 
+static void count_line(void *context, const char *line)
+{
+    assert_non_null(strstr(line, "into the cache"));
+    ++*(int *)context;
+}
+
+/* Found again, until a file of the entry is damaged: then made anew, once. */
+static void a_cached_artifact_that_does_not_open_is_made_anew(void **state)
+{
+    (void)state;
+    char cache[256], path[400];
+    int n_exports = 0;
+    static const int wanted[] = {1, 1, 2, 2};
+    tg_export_options o = {.context = &n_exports};
+    tg_err e = {0};
+    snprintf(cache, sizeof cache, "%s/cache", parity_dir());
+    assert_int_equal(setenv("TG_CACHE_DIR", cache, 1), 0);
+    for (size_t i = 0; i < TG_COUNT(wanted); i++) {
+        char *dir;
+        if (tg_cache_find(&dir, source, &o, count_line, &e) != TG_OK) fail_msg("%s", e.msg);
+        assert_int_equal(n_exports, wanted[i]);
+        snprintf(path, sizeof path, "%s/tokenizer.bin", dir);
+        assert_true(tg_path_is_file(path));
+        if (i == 1) assert_int_equal(tg_file_save(path, TG_STR("no tokenizer"), &e), TG_OK);
+        tg_free(dir);
+    }
+    unsetenv("TG_CACHE_DIR");
+}
+
 /* ---- the engine's own thread */
 
 typedef struct client {
@@ -500,6 +529,7 @@ int main(void)
         cmocka_unit_test(a_cancelled_request_leaves_its_row_to_others),
         cmocka_unit_test(what_cannot_be_answered_is_refused_with_its_number),
         cmocka_unit_test(a_model_that_is_not_finite_ends_the_request),
+        cmocka_unit_test(a_cached_artifact_that_does_not_open_is_made_anew),
         cmocka_unit_test(many_threads_share_an_engine_that_steps_itself),
         cmocka_unit_test(refused_memory_is_an_error_wherever_it_happens),
     };
