@@ -42,7 +42,7 @@ struct tg_request {
     tg_err text_error; /* the answer could not be turned into text */
     /* Under engine->lock. */
     tg_buf fresh, given; /* text to read; text lent by the last read */
-    bool is_in_inbox, is_cancelled;
+    bool is_cancelled;
     tg_finish finish;
     tg_err error;
     tg_request_stats stats;
@@ -293,7 +293,6 @@ tg_status tg_engine_submit(tg_request **out, tg_engine *g, const int32_t *tokens
     while (*end)
         end = &(*end)->next;
     *end = r;
-    r->is_in_inbox = true;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
     *out = r;
@@ -365,7 +364,6 @@ static void take_inbox(tg_engine *g)
         g->inbox = r->next;
         r->next = g->running;
         g->running = r;
-        r->is_in_inbox = false;
         tg_sched_add(g->sched, r->task);
     }
     for (tg_request **at = &g->running; *at;) {
