@@ -212,14 +212,7 @@ static void print_node(const tg_graph *g, const tg_block *b, const tg_node *n, t
     tg_buf_add_cstr(out, row->name);
     for (int32_t i = 0; i < row->n_inputs; i++)
         tg_buf_printf(out, "%s x%d", i ? "," : "", number_of(b, n->in[i]));
-    const char *between = " (";
-    for (int32_t i = 0; i < row->n_slots; i++) {
-        if (n->weights[i] == TG_NONE) continue;
-        tg_buf_printf(out, "%s%s=%s", between, row->slots[i].name,
-                      tg_weight_role_name((tg_weight_role)n->weights[i]));
-        between = ", ";
-    }
-    if (between[0] == ',') tg_buf_add_byte(out, ')');
+    tg_slots_print(n->weights, n->op, out);
     tg_attrs_print(&n->attrs, n->op, out);
     tg_buf_add_byte(out, '\n');
 }

@@ -118,6 +118,19 @@ static void print_int(const char *name, int32_t n, tg_buf *out)
     if (n != 0) tg_buf_printf(out, " %s=%d", name, n);
 }
 
+void tg_slots_print(const int32_t *weights, tg_op op, tg_buf *out)
+{
+    const tg_op_row *row = tg_op_get(op);
+    const char *between = " (";
+    for (int32_t i = 0; i < row->n_slots; i++) {
+        if (weights[i] == TG_NONE) continue;
+        tg_buf_printf(out, "%s%s=%s", between, row->slots[i].name,
+                      tg_weight_role_name((tg_weight_role)weights[i]));
+        between = ", ";
+    }
+    if (between[0] == ',') tg_buf_add_byte(out, ')');
+}
+
 void tg_attrs_print(const tg_attrs *a, tg_op op, tg_buf *out)
 {
     print_float("eps", a->eps, out);

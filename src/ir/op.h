@@ -93,6 +93,8 @@ _Static_assert(sizeof(tg_attrs) == 36, "attributes are part of the program's for
 enum { TG_N_ACTS = 2 };
 const char *tg_act_name(int32_t act);
 
+/* Appends " (w=q, norm=attn_norm)": the roles [TG_MAX_WEIGHTS] that fill the slots of op. */
+void tg_slots_print(const int32_t *weights, tg_op op, tg_buf *out);
 /* Appends " eps=1e-05 n_heads=9": the attributes that op reads and that are set, as dumps show
  * them. */
 void tg_attrs_print(const tg_attrs *a, tg_op op, tg_buf *out);
