@@ -378,27 +378,95 @@ static void what_cannot_be_answered_is_refused_with_its_number(void **state)
     close_fixture(&f);
 }
 
-/* A weight that is NaN: the request ends with an error, and says where. */
-static void a_model_that_is_not_finite_ends_the_request(void **state)
+/* A folder of that name with the small model's files, but for generation_config.json. */
+static const char *copy_source(const char *name)
 {
-    (void)state;
-    char folder[256], path[300], artifact[300];
+    static char folder[256];
+    char path[300];
     tg_buf bytes = {0};
     tg_err e = {0};
-    static const char *const files[] = {"config.json", "tokenizer.json", "tokenizer_config.json",
-                                        "model.safetensors"};
-    snprintf(folder, sizeof folder, "%s/nan", parity_dir());
+    static const char *const files[] = {"chat_template.jinja", "config.json", "model.safetensors",
+                                        "tokenizer.json", "tokenizer_config.json"};
+    snprintf(folder, sizeof folder, "%s/%s", parity_dir(), name);
     assert_int_equal(tg_dir_make(folder, &e), TG_OK);
     for (size_t i = 0; i < TG_COUNT(files); i++) {
         snprintf(path, sizeof path, "%s/%s", source, files[i]);
         tg_buf_clear(&bytes);
         assert_int_equal(tg_file_load(&bytes, path, 1 << 26, &e), TG_OK);
-        /* The file's last bytes belong to its last tensor: bf16 0xffff is NaN. */
-        if (strcmp(files[i], "model.safetensors") == 0)
-            memset(bytes.ptr + bytes.len - 64, 0xff, 64);
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
         assert_int_equal(tg_file_save(path, tg_buf_str(&bytes), &e), TG_OK);
     }
+    tg_buf_deinit(&bytes);
+    return folder;
+}
+
+/* The small model as if its makers had written that generation_config.json. */
+static void open_with_defaults(const char *name, const char *generation_config, tg_model **m)
+{
+    char path[300];
+    tg_err e = {0};
+    const char *folder = copy_source(name);
+    snprintf(path, sizeof path, "%s/generation_config.json", folder);
+    assert_int_equal(tg_file_save(path, tg_str_from_cstr(generation_config), &e), TG_OK);
+    snprintf(path, sizeof path, "%s.tg", name);
+    if (tg_model_open(m, parity_export(folder, path, NULL), &e) != TG_OK) fail_msg("%s", e.msg);
+}
+
+/* transformers samples only with do_sample, and then with temperature 1 and top_k 50 where the
+ * file is silent (GenerationConfig's documented defaults). */
+static void the_makers_sampling_is_taken_when_they_ask_for_it(void **state)
+{
+    (void)state;
+    tg_model *m;
+    open_with_defaults("sampled",
+                       "{\"do_sample\": true, \"top_p\": 0.9, \"repetition_penalty\": 1.5}", &m);
+    tg_sampling s = tg_model_get_sampling(m);
+    assert_true(s.temperature == 1.0f && s.top_p == 0.9f && s.repeat_penalty == 1.5f);
+    assert_true(s.top_k == 50 && s.min_p == 0.0f);
+    tg_model_close(m);
+
+    open_with_defaults("greedy", "{\"temperature\": 0.7, \"top_p\": 0.9}", &m);
+    s = tg_model_get_sampling(m);
+    assert_true(s.temperature == 0.0f && s.top_p == 0.0f && s.top_k == 0);
+    tg_model_close(m);
+}
+
+/* Every id that generation_config names ends an answer: here the first one the model would say. */
+static void every_stop_id_of_the_makers_ends_an_answer(void **state)
+{
+    (void)state;
+    fixture f;
+    char config[64];
+    int32_t whole[MAX], got[MAX];
+    tg_request_options o = {.max_tokens = 20};
+    open_with_defaults("unstopped", "{}", &f.model);
+    assert_int_equal(tg_engine_open(&f.engine, f.model, NULL, NULL), TG_OK);
+    int32_t n = answer(&f, questions[0], &o, whole);
+    close_fixture(&f);
+    assert_true(n > 3);
+    snprintf(config, sizeof config, "{\"eos_token_id\": [1, %d]}", whole[2]);
+    open_with_defaults("stops", config, &f.model);
+    assert_int_equal(tg_engine_open(&f.engine, f.model, NULL, NULL), TG_OK);
+    assert_int_equal(answer(&f, questions[0], &o, got), 2);
+    assert_memory_equal(got, whole, 2 * sizeof *got);
+    o.ignore_eos = true;
+    assert_int_equal(answer(&f, questions[0], &o, got), 20);
+    close_fixture(&f);
+}
+
+/* A weight that is NaN: the request ends with an error, and says where. */
+static void a_model_that_is_not_finite_ends_the_request(void **state)
+{
+    (void)state;
+    char path[300], artifact[300];
+    tg_buf bytes = {0};
+    tg_err e = {0};
+    const char *folder = copy_source("nan");
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    assert_int_equal(tg_file_load(&bytes, path, 1 << 26, &e), TG_OK);
+    /* The file's last bytes belong to its last tensor: bf16 0xffff is NaN. */
+    memset(bytes.ptr + bytes.len - 64, 0xff, 64);
+    assert_int_equal(tg_file_save(path, tg_buf_str(&bytes), &e), TG_OK);
     snprintf(artifact, sizeof artifact, "%s/nan.tg", parity_dir());
     tg_export_options o = {.weights = "f32"};
     if (tg_export(folder, artifact, &o, &e) != TG_OK) fail_msg("%s", e.msg);
@@ -528,6 +596,8 @@ int main(void)
         cmocka_unit_test(an_answer_ends_where_its_row_is_full),
         cmocka_unit_test(a_cancelled_request_leaves_its_row_to_others),
         cmocka_unit_test(what_cannot_be_answered_is_refused_with_its_number),
+        cmocka_unit_test(the_makers_sampling_is_taken_when_they_ask_for_it),
+        cmocka_unit_test(every_stop_id_of_the_makers_ends_an_answer),
         cmocka_unit_test(a_model_that_is_not_finite_ends_the_request),
         cmocka_unit_test(a_cached_artifact_that_does_not_open_is_made_anew),
         cmocka_unit_test(many_threads_share_an_engine_that_steps_itself),
