@@ -207,6 +207,29 @@ TG_API tg_request_stats tg_request_get_stats(const tg_request *r);
 /* The ids of the answer so far, borrowed until the next step; stop tokens are not among them. */
 TG_API const int32_t *tg_request_get_tokens(const tg_request *r, int32_t *n_tokens);
 
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+/* What one operation of a step has cost since the profile began. The seconds of one kind of step
+ * sum to the time of its steps, waiting between threads included. Bytes and products are those that
+ * the arithmetic needs: every weight once, and every visible key and value once a row. */
+typedef struct tg_cost {
+    const char *step;   /* "context", "token" or "speculate"; static */
+    const char *op;     /* "qkv", "attention", ...; static */
+    const char *weight; /* the role of its first matrix, "" where it has none; static */
+    int64_t n_steps;    /* steps of this kind */
+    int64_t n_calls;    /* of the operation, in all of them */
+    double seconds, n_bytes, n_products;
+} tg_cost;
+
+enum { TG_MAX_COSTS = 128 }; /* no model has more kinds of operations */
+
+/* Between begin and end every operation is timed, at a few nanoseconds each; beginning again starts
+ * from nothing. Outside it costs nothing. */
+TG_CHECKED_API tg_status tg_engine_begin_profile(tg_engine *g, tg_err *e);
+TG_API void tg_engine_end_profile(tg_engine *g);
+/* Returns how many there are so far; writes at most n_max. */
+TG_API int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max);
+
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
 /* Runs `tokens` through the model and hands out the logits after each of them: row i is the

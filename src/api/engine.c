@@ -92,6 +92,46 @@ tg_engine_info tg_engine_get_info(const tg_engine *g)
     return (tg_engine_info){.n_threads = i.n_threads, .cpu_tier = i.tier};
 }
 
+/* ---- measuring */
+
+tg_status tg_engine_begin_profile(tg_engine *g, tg_err *e)
+{
+    pthread_mutex_lock(&g->step_lock);
+    tg_status s = tg_cpu_device_begin_profile(tg_exec_device(g->exec), e);
+    pthread_mutex_unlock(&g->step_lock);
+    return s;
+}
+
+void tg_engine_end_profile(tg_engine *g)
+{
+    pthread_mutex_lock(&g->step_lock);
+    tg_cpu_device_end_profile(tg_exec_device(g->exec));
+    pthread_mutex_unlock(&g->step_lock);
+}
+
+int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max)
+{
+    tg_cpu_cost rows[TG_MAX_COSTS];
+    pthread_mutex_lock(&g->step_lock);
+    int32_t n = tg_cpu_device_read_profile(tg_exec_device(g->exec), rows, TG_MAX_COSTS);
+    pthread_mutex_unlock(&g->step_lock);
+    TG_ASSERT(n <= TG_MAX_COSTS);
+    for (int32_t i = 0; i < TG_MIN(n, n_max); i++) {
+        const tg_cpu_cost *r = &rows[i];
+        costs[i] = (tg_cost){
+            .step = tg_kind_name((tg_kind)r->kind),
+            .op = tg_op_get((tg_op)r->op)->name,
+            .weight = r->role == TG_NONE ? "" : tg_weight_role_name((tg_weight_role)r->role),
+            .n_steps = r->n_steps,
+            .n_calls = r->n_calls,
+            .seconds = (double)r->ns / 1e9,
+            .n_bytes = (double)r->n_bytes,
+            .n_products = (double)r->n_products,
+        };
+    }
+    return n;
+}
+
 /* ---- text of an answer, on the stepping thread */
 
 /* Where the first stop string begins in `text`, or text.len. */

@@ -6,6 +6,7 @@
  * count. Memory is this process': finding the model, which may export it, happens in a child. */
 #include "app/answer.h"
 #include "app/command.h"
+#include "app/costs.h"
 #include "app/report.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -41,6 +42,7 @@ typedef struct tg_bench {
     int32_t n_prompt, n_gen, n_runs;
     double *samples[TG_METRIC_COUNT]; /* n_runs each; sorted at the end */
     int32_t *prompt;
+    tg_costs costs; /* of --profile */
     tg_arena arena;
 } tg_bench;
 
@@ -54,7 +56,7 @@ static void fill_prompt(tg_bench *b, int32_t run)
     }
 }
 
-/* One prompt and its answer. `run` -1 warms up and is not counted. */
+/* One prompt and its answer. Runs from 0 to n_runs - 1 are counted. */
 static tg_status measure_run(tg_bench *b, int32_t run, tg_err *e)
 {
     tg_request_options o = {.max_tokens = b->n_gen, .ignore_eos = true};
@@ -63,13 +65,23 @@ static tg_status measure_run(tg_bench *b, int32_t run, tg_err *e)
     tg_status s = tg_answer_run(&x, &b->session, b->prompt, b->n_prompt, &o, e);
     if (s == TG_OK && x.stats.finish == TG_FINISH_CANCELLED)
         s = tg_fail(e, TG_E_CANCELLED, "interrupted");
-    if (s == TG_OK && run >= 0) {
+    if (s == TG_OK && run >= 0 && run < b->n_runs) {
         b->samples[TG_METRIC_PROMPT][run] = tg_answer_prompt_speed(&x.stats);
         b->samples[TG_METRIC_DECODE][run] = tg_answer_decode_speed(&x.stats);
         b->samples[TG_METRIC_TTFT][run] = x.stats.ttft_ms;
     }
     tg_answer_deinit(&x);
     return s;
+}
+
+/* One more run, which is not among the samples: being timed costs it a little. */
+static tg_status measure_costs(tg_bench *b, tg_err *e)
+{
+    TG_TRY(tg_engine_begin_profile(b->session.engine, e));
+    TG_TRY(measure_run(b, b->n_runs, e));
+    tg_costs_take(&b->costs, b->session.engine);
+    tg_engine_end_profile(b->session.engine);
+    return TG_OK;
 }
 
 /* A prompt and an answer that do not fit are refused before anything is measured: a row that
@@ -92,7 +104,7 @@ static tg_status measure(tg_bench *b, const tg_args *a, tg_err *e)
         TG_TRY(measure_run(b, i, e));
     for (int32_t i = 0; i < b->n_runs; i++) /* a peak has one value */
         b->samples[TG_METRIC_RSS][i] = (double)tg_memory_peak_bytes() / 1e6;
-    return TG_OK;
+    return a->is_set[TG_OPT_PROFILE] ? measure_costs(b, e) : TG_OK;
 }
 
 /* For qsort. NaN, a speed without a step, compares equal to all: it stays where it is. */
@@ -127,6 +139,7 @@ static void print_json(const tg_bench *b, tg_buf *out)
     tg_report_add_int(out, "threads", info.n_threads);
     tg_report_add_text(out, "cpu_tier", tg_str_from_cstr(info.cpu_tier));
     tg_report_add_text(out, "version", tg_str_from_cstr(tg_version()));
+    if (b->costs.n > 0) tg_costs_report(&b->costs, out);
     tg_report_end(out);
     tg_buf_add_byte(out, '\n');
 }
@@ -147,6 +160,7 @@ static void print_table(const tg_bench *b, tg_buf *out)
                   " threads, %s, trigraph %s\n",
                   tg_model_get_info(b->session.model).architecture, b->n_prompt, b->n_gen,
                   b->n_runs, info.n_threads, info.cpu_tier, tg_version());
+    tg_costs_print(&b->costs, out);
 }
 
 int tg_run_bench(const tg_args *a)

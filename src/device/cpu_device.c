@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "device/profile.h"
 #include "device/step.h"
 
 #include <string.h>
@@ -45,6 +46,7 @@ struct tg_device {
     piece privates_memory;
     tg_step_private *privates; /* [n_threads] */
     tg_step step;              /* the running or last one */
+    tg_profile *profile;       /* NULL: nobody asked */
 };
 
 static void free_piece(piece *p)
@@ -136,6 +138,7 @@ static void cpu_close(tg_device *d)
     for (int32_t i = 0; i < PIECE_COUNT; i++)
         free_piece(&d->pieces[i]);
     free_piece(&d->privates_memory);
+    tg_profile_free(d->profile);
     tg_mem_free(d->privates);
     tg_mem_free(d);
 }
@@ -308,6 +311,7 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .in = args[TG_ARG_IN]->memory,
         .out = args[TG_ARG_OUT]->memory,
         .privates = d->privates,
+        .profile = d->profile,
     };
     s->shared = (tg_step_shared){
         .arena = d->pieces[PIECE_ARENA].memory,
@@ -351,4 +355,21 @@ const tg_device_ops tg_cpu_device_ops = {
 tg_cpu_info tg_cpu_device_get_info(const tg_device *d)
 {
     return (tg_cpu_info){tg_team_n_threads(d->team), tg_cpu_tier_name(d->tier)};
+}
+
+tg_status tg_cpu_device_begin_profile(tg_device *d, tg_err *e)
+{
+    tg_cpu_device_end_profile(d);
+    return tg_profile_new(&d->profile, e);
+}
+
+void tg_cpu_device_end_profile(tg_device *d)
+{
+    tg_profile_free(d->profile);
+    d->profile = NULL;
+}
+
+int32_t tg_cpu_device_read_profile(const tg_device *d, tg_cpu_cost *rows, int32_t n_max)
+{
+    return d->profile ? tg_profile_read(d->profile, rows, n_max) : 0;
 }

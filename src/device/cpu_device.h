@@ -24,4 +24,19 @@ typedef struct tg_cpu_info {
 
 tg_cpu_info tg_cpu_device_get_info(const tg_device *d);
 
+/* What one operation has cost since the profile began, for one kind of step (profile.h says how it
+ * is counted). */
+typedef struct tg_cpu_cost {
+    int32_t kind, op, role; /* tg_kind, tg_op; tg_weight_role of its first matrix or TG_NONE */
+    int64_t n_steps;        /* of that kind */
+    int64_t n_calls, ns, n_bytes, n_products;
+} tg_cpu_cost;
+
+/* From begin to end every instruction is timed; beginning again starts from nothing. Outside, it
+ * costs one branch an instruction. Not while a step runs. */
+TG_MUST_USE tg_status tg_cpu_device_begin_profile(tg_device *d, tg_err *e);
+void tg_cpu_device_end_profile(tg_device *d);
+/* Returns how many rows there are, 0 without a profile; writes at most n_max of them. */
+int32_t tg_cpu_device_read_profile(const tg_device *d, tg_cpu_cost *rows, int32_t n_max);
+
 #endif

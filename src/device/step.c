@@ -3,6 +3,7 @@
 #include "device/step.h"
 
 #include "base/mem.h"
+#include "device/profile.h"
 
 #include <string.h>
 
@@ -517,6 +518,7 @@ static void run_layer(tg_step *s, const tg_segment *g, int32_t layer, int32_t th
         const tg_instr *x = &s->plan->instrs[g->first_instr + i];
         handlers[x->op](s, x, layer, thread);
         tg_team_barrier(s->team, thread);
+        if (s->profile && thread == 0) tg_profile_add(s->profile, s, x, layer);
     }
 }
 
@@ -524,6 +526,7 @@ void tg_step_run(tg_step *s, int32_t thread)
 {
     uint32_t fp = tg_fp_begin();
     tg_mem_lock_begin();
+    if (s->profile && thread == 0) tg_profile_begin(s->profile, s);
     for (int32_t i = 0; i < s->plan->n_segments; i++) {
         const tg_segment *g = &s->plan->segments[i];
         if (g->n_layers == 0) run_layer(s, g, 0, thread);

@@ -40,6 +40,8 @@ typedef struct tg_step_weight {
     const uint8_t *data;
 } tg_step_weight;
 
+struct tg_profile; /* profile.h */
+
 typedef struct tg_step {
     const tg_program *program;
     const tg_plan *plan;
@@ -53,7 +55,8 @@ typedef struct tg_step {
     char *out;      /* output image */
     char *pools[TG_MAX_KV_GROUPS];
     tg_step_shared shared;
-    tg_step_private *privates; /* [n_threads] */
+    tg_step_private *privates;  /* [n_threads] */
+    struct tg_profile *profile; /* NULL: times are not taken */
     /* Of the input image. */
     tg_step_counts counts;
     const int32_t *tokens, *positions, *token_rows, *row_tokens, *out_tokens;

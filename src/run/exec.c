@@ -111,7 +111,7 @@ void tg_exec_free(tg_exec *x)
     tg_mem_free(x);
 }
 
-const tg_device *tg_exec_device(const tg_exec *x)
+tg_device *tg_exec_device(const tg_exec *x)
 {
     return x->device;
 }

@@ -22,7 +22,7 @@ TG_MUST_USE tg_status tg_exec_new(tg_exec **out, const tg_program *p, const void
                                   const tg_device_ops *ops, const void *device_options, tg_err *e);
 void tg_exec_free(tg_exec *x); /* accepts NULL */
 
-const tg_device *tg_exec_device(const tg_exec *x);
+tg_device *tg_exec_device(const tg_exec *x);
 tg_kv *tg_exec_kv(tg_exec *x);
 
 /* What one row brings to a step. Its tokens lie at positions [position, position + n_tokens);

@@ -74,6 +74,21 @@ check "bench --json has median, min and max of each" has_json out "[d[k][m] + 0.
  'prompt_tokens_per_s decode_tokens_per_s ttft_ms load_ms peak_rss_mb'.split() for m in ('median', 'min', 'max')]"
 tri bench m.tg -p 16 -n 4 -r 1
 check "bench prints a table" grep -q '^| prompt, tokens/s' out
+check "bench without --profile prints no operations" is_same "$(grep -c 'GMAC/s' out)" 0
+tri bench m.tg -p 16 -n 4 -r 1 --profile
+check "bench --profile prints what a token step costs" grep -q '^| glu_matmul gate .* %' out
+tri bench m.tg -p 16 -n 4 -r 1 --profile --json
+check "a profile has the products of the model's shape" has_json out "[1 / (got == want) for c in
+ [json.load(open('$TINY/config.json'))] for kind, tokens in (('context', 16), ('token', 3)) for got, want in
+ [(d['profile'][kind]['operations']['glu_matmul gate']['products'],
+   tokens * c['num_hidden_layers'] * 2 * c['hidden_size'] * c['intermediate_size'])]]"
+check "a profile has the products of the positions seen" has_json out "[1 / (got == want) for c in
+ [json.load(open('$TINY/config.json'))] for kind, seen in (('context', range(1, 17)), ('token', (17, 18, 19))) for got, want in
+ [(d['profile'][kind]['operations']['attention']['products'],
+   sum(seen) * c['num_hidden_layers'] * 2 * c['num_attention_heads'] * c['head_dim'])]]"
+check "a profile counts the steps and sums their seconds" has_json out "[1 / (k['steps'] == n and
+ abs(sum(o['seconds'] for o in k['operations'].values()) - k['seconds']) < 1e-7)
+ for k, n in ((d['profile']['context'], 1), (d['profile']['token'], 3))]"
 
 tri inspect m.tg
 check "inspect says what is inside" grep -qi llama out

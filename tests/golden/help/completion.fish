@@ -87,6 +87,7 @@ complete -c trigraph -n __fish_use_subcommand -a bench -d 'measure speed and mem
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l n-prompt -s p -r -d 'tokens of the prompt'
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l n-gen -s n -r -d 'tokens of the answer'
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l repetitions -s r -r -d 'how often, after one run to warm up'
+complete -c trigraph -n '__fish_seen_subcommand_from bench' -l profile -d 'one more run, and what each operation of its steps cost'
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l threads -s t -r -d 'worker threads; changes the speed and no result'
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l json -d 'print one JSON object on standard output'
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l help -s h -d 'print this and exit'

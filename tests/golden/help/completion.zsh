@@ -108,6 +108,7 @@ bench)
         '--n-prompt=[tokens of the prompt]:value:_files' \
         '--n-gen=[tokens of the answer]:value:_files' \
         '--repetitions=[how often, after one run to warm up]:value:_files' \
+        '--profile[one more run, and what each operation of its steps cost]' \
         '--threads=[worker threads; changes the speed and no result]:value:_files' \
         '--json[print one JSON object on standard output]' \
         '--help[print this and exit]' \
