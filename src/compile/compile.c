@@ -63,6 +63,15 @@ static tg_status find_pass(const char *name, int *out, tg_err *e)
                    name, passes[0], passes[1], passes[2], passes[3]);
 }
 
+static int32_t choose_all(void *context, const tg_weight_entry *w, int32_t *out)
+{
+    (void)context;
+    int32_t n = (int32_t)tg_div_up(w->cols, TG_GROUP_COLS);
+    for (int32_t g = 0; g < n; g++)
+        out[g] = g;
+    return n;
+}
+
 /* Everything after the graph was built. `dumped` is the pass to print after, -1 for none. */
 static tg_status run_passes(tg_compiled *out, tg_graph *g, const source *from,
                             const tg_export_config *c, int dumped, tg_buf *dump, tg_err *e)
@@ -75,6 +84,7 @@ static tg_status run_passes(tg_compiled *out, tg_graph *g, const source *from,
     if (dumped == PASS_GROUP) tg_graph_print(g, dump);
     source copy = *from;
     TG_TRY(tg_graph_place_weights(g, p, &out->arena, choose_layout, &copy, e));
+    if (p->activations == TG_ACTIVATIONS_INT16) TG_TRY(tg_compiled_widen(out, choose_all, NULL, e));
     TG_TRY(tg_graph_plan(g, p, c->context_buckets, c->n_context_buckets, &out->arena, e));
     for (int32_t i = 0; dumped == PASS_PLAN && i < p->n_plans; i++)
         tg_plan_print(p, &p->plans[i], dump);

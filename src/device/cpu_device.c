@@ -20,7 +20,9 @@ struct tg_exe {
     tg_device *device;
     const tg_program *program;
     const tg_plan *plan;
-    tg_step_weight *weights; /* [n_layers][TG_W_COUNT]; owned by the first exe of its program */
+    /* Owned by the first exe of its program. */
+    tg_step_weight *weights; /* [n_layers][TG_W_COUNT] */
+    int16_t *maps;           /* of the weights' wide groups, equal ones once */
     bool owns_weights;
     tg_io io;
 };
@@ -41,7 +43,6 @@ struct tg_device {
     tg_exe *exes;
     tg_dbuf *buffers;
     tg_step_sizes sizes;
-    bool is_wide; /* some plan wants two activation planes */
     piece pieces[PIECE_COUNT];
     piece privates_memory;
     tg_step_private *privates; /* [n_threads] */
@@ -119,6 +120,15 @@ static tg_status cpu_open(tg_device **out, const void *options, tg_err *e)
     return TG_OK;
 }
 
+static void free_exe(tg_exe *x)
+{
+    if (x->owns_weights) {
+        tg_mem_free(x->weights);
+        tg_mem_free(x->maps);
+    }
+    tg_mem_free(x);
+}
+
 static void cpu_close(tg_device *d)
 {
     if (!d) return;
@@ -126,8 +136,7 @@ static void cpu_close(tg_device *d)
     while (d->exes) {
         tg_exe *x = d->exes;
         d->exes = x->next;
-        if (x->owns_weights) tg_mem_free(x->weights);
-        tg_mem_free(x);
+        free_exe(x);
     }
     while (d->buffers) {
         tg_dbuf *b = d->buffers;
@@ -160,7 +169,7 @@ static size_t place_privates(tg_device *d, char *memory)
         size_t matmul = carve(&at, TG_MATMUL_SCRATCH_BYTES);
         size_t attend = carve(&at, TG_ATTEND_SCRATCH_BYTES);
         size_t sample = carve(&at, tg_sample_scratch_bytes(z->n_vocab));
-        size_t a8 = carve(&at, tg_a8_bytes((int64_t)few, z->cols, d->is_wide));
+        size_t a8 = carve(&at, tg_a8_bytes((int64_t)few, z->cols, z->n_wide));
         size_t normed = carve(&at, few * (size_t)z->cols * sizeof(float));
         size_t one = carve(&at, block), running = carve(&at, block);
         if (!memory) continue;
@@ -183,7 +192,7 @@ static tg_status grow_memory(tg_device *d, tg_err *e)
     size_t rows = (size_t)z->tokens, cols = (size_t)z->cols, f = sizeof(float);
     size_t n[PIECE_COUNT] = {
         [PIECE_ARENA] = (size_t)z->arena_bytes,
-        [PIECE_A8] = tg_a8_bytes(z->tokens, z->cols, d->is_wide),
+        [PIECE_A8] = tg_a8_bytes(z->tokens, z->cols, z->n_wide),
         [PIECE_NORMED] = rows * cols * f,
         [PIECE_PAIR] = (size_t)z->pair_floats * f,
         [PIECE_PARTIAL] = (size_t)z->partial_floats * f,
@@ -194,6 +203,41 @@ static tg_status grow_memory(tg_device *d, tg_err *e)
     if (!grow_piece(&d->privates_memory, bytes))
         return tg_fail_nomem(e, bytes, "the threads' memory");
     place_privates(d, d->privates_memory.memory);
+    return TG_OK;
+}
+
+/* The weight before `at` whose map serves it too, or NULL. */
+static const tg_weight_entry *find_equal_map(const tg_program *p, int32_t at)
+{
+    const tg_weight_entry *x = &p->weights[at];
+    for (const tg_weight_entry *w = p->weights; w < x; w++)
+        if (w->n_wide == x->n_wide && w->first_wide == x->first_wide && w->cols == x->cols)
+            return w;
+    return NULL;
+}
+
+static tg_step_weight *find_slot(const tg_exe *x, const tg_weight_entry *w)
+{
+    return &x->weights[(int64_t)w->layer * TG_W_COUNT + w->role];
+}
+
+/* The lists of wide groups as the maps that kernels read. */
+static tg_status make_maps(tg_exe *x, tg_err *e)
+{
+    const tg_program *p = x->program;
+    int64_t n = 0;
+    for (int32_t i = 0; i < p->n_weights; i++)
+        if (p->weights[i].n_wide && !find_equal_map(p, i)) n += tg_a8_n_groups(p->weights[i].cols);
+    x->maps = TG_NEW_ARRAY(int16_t, TG_MAX(n, 1));
+    if (!x->maps) return tg_fail_nomem(e, (size_t)n * sizeof *x->maps, "maps of wide groups");
+    n = 0;
+    for (int32_t i = 0; i < p->n_weights; i++) {
+        const tg_weight_entry *w = &p->weights[i], *equal = find_equal_map(p, i);
+        if (w->n_wide == 0) continue;
+        if (!equal) tg_a8_map(x->maps + n, w->cols, p->wide + w->first_wide, w->n_wide);
+        find_slot(x, w)->wide = equal ? find_slot(x, equal)->wide : x->maps + n;
+        if (!equal) n += tg_a8_n_groups(w->cols);
+    }
     return TG_OK;
 }
 
@@ -212,10 +256,9 @@ static tg_status resolve_weights(tg_exe *x, const void *weights, tg_err *e)
     x->owns_weights = true;
     for (int32_t i = 0; i < p->n_weights; i++) {
         const tg_weight_entry *w = &p->weights[i];
-        x->weights[(int64_t)w->layer * TG_W_COUNT + w->role] =
-            (tg_step_weight){w, (const uint8_t *)weights + w->offset};
+        *find_slot(x, w) = (tg_step_weight){w, (const uint8_t *)weights + w->offset, NULL};
     }
-    return TG_OK;
+    return make_maps(x, e);
 }
 
 static tg_status cpu_load(tg_exe **out, tg_device *d, const tg_program *p, const tg_plan *plan,
@@ -228,12 +271,11 @@ static tg_status cpu_load(tg_exe **out, tg_device *d, const tg_program *p, const
     x->program = p;
     x->plan = plan;
     tg_io_find(&x->io, p, plan);
-    d->is_wide |= p->activations == TG_ACTIVATIONS_INT16;
     tg_step_measure(&d->sizes, p, plan);
     tg_status s = grow_memory(d, e);
     if (s == TG_OK) s = resolve_weights(x, weights, e);
     if (s != TG_OK) {
-        tg_mem_free(x);
+        free_exe(x);
         return s;
     }
     x->next = d->exes;

@@ -92,24 +92,24 @@ static void prepare_rows(const tg_step *s, const input *in, const norm *n, float
     }
 }
 
-/* Norms and quantizes value `id` for an instruction. needs_a8: some weight is quantized. On return
- * the input can be read by this thread. */
-static input prepare(tg_step *s, int32_t id, norm n, bool needs_a8, int32_t thread)
+/* Norms and quantizes value `id` for an instruction. `w` is the first quantized weight that reads
+ * it, NULL when there is none. On return the input can be read by this thread. */
+static input prepare(tg_step *s, int32_t id, norm n, const tg_step_weight *w, int32_t thread)
 {
     tg_step_private *mine = &s->privates[thread];
     input in = {.n_rows = tg_step_n_rows(s, id), .n_cols = s->plan->values[id].width};
     in.x = tg_step_value(s, id, &in.stride);
-    if (!n.w && !needs_a8) return in;
+    if (!n.w && !w) return in;
 
     bool is_few = in.n_rows <= TG_STEP_FEW_TOKENS;
     float *normed = is_few ? mine->normed : s->shared.normed;
     /* The memory serves inputs of every width: each thread lays it out for this one, all alike. */
     tg_a8_place(&mine->a8, is_few ? mine->a8_memory : s->shared.a8_memory, TG_MAX(in.n_rows, 1),
-                in.n_cols, s->program->activations == TG_ACTIVATIONS_INT16);
+                in.n_cols, w ? w->wide : NULL, w ? w->entry->n_wide : 0);
 
     int64_t begin = 0, end = in.n_rows;
     if (!is_few) tg_step_share(s, thread, in.n_rows, &begin, &end);
-    prepare_rows(s, &in, &n, normed, needs_a8 ? &mine->a8 : NULL, begin, end);
+    prepare_rows(s, &in, &n, normed, w ? &mine->a8 : NULL, begin, end);
     if (n.w) {
         in.x = normed;
         in.stride = in.n_cols;
@@ -119,10 +119,15 @@ static input prepare(tg_step *s, int32_t id, norm n, bool needs_a8, int32_t thre
     return in;
 }
 
-static bool is_quantized(const tg_step *s, int32_t role, int32_t layer)
+/* The first quantized matrix among n roles. All that read one input list the same wide groups. */
+static const tg_step_weight *find_quantized(const tg_step *s, const int32_t *roles, int32_t n,
+                                            int32_t layer)
 {
-    const tg_step_weight *w = get_weight(s, role, layer);
-    return w->entry && tg_layout_rows[w->entry->layout].is_quantized;
+    for (int32_t i = 0; i < n; i++) {
+        const tg_step_weight *w = get_weight(s, roles[i], layer);
+        if (w->entry && tg_layout_rows[w->entry->layout].is_quantized) return w;
+    }
+    return NULL;
 }
 
 /* y = W x for the tiles [begin, end) of a matrix. */
@@ -207,7 +212,7 @@ static void run_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thr
 {
     int32_t role = x->weights[TG_SLOT_W];
     norm n = {get_vector(s, x, TG_SLOT_NORM, layer), x->attrs.eps};
-    input in = prepare(s, x->in[0], n, is_quantized(s, role, layer), thread);
+    input in = prepare(s, x->in[0], n, find_quantized(s, &role, 1, layer), thread);
     product p = {.role = role,
                  .n_rows = s->plan->values[x->out].width,
                  .bias = get_vector(s, x, TG_SLOT_BIAS, layer)};
@@ -220,7 +225,7 @@ static void run_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thr
 static void run_matmul_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     int32_t role = x->weights[TG_SLOT_W];
-    input in = prepare(s, x->in[1], (norm){0}, is_quantized(s, role, layer), thread);
+    input in = prepare(s, x->in[1], (norm){0}, find_quantized(s, &role, 1, layer), thread);
     product p = {.role = role,
                  .n_rows = s->plan->values[x->out].width,
                  .bias = get_vector(s, x, TG_SLOT_BIAS, layer),
@@ -284,8 +289,7 @@ static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t
 {
     int32_t gate = x->weights[TG_SLOT_GLU_GATE], up = x->weights[TG_SLOT_GLU_UP];
     norm n = {get_vector(s, x, TG_SLOT_GLU_NORM, layer), x->attrs.eps};
-    bool needs_a8 = is_quantized(s, gate, layer) || is_quantized(s, up, layer);
-    input in = prepare(s, x->in[0], n, needs_a8, thread);
+    input in = prepare(s, x->in[0], n, find_quantized(s, (int32_t[]){gate, up}, 2, layer), thread);
     int32_t width = s->plan->values[x->out].width;
     product g = {
         .role = gate, .n_rows = width, .bias = get_vector(s, x, TG_SLOT_GLU_GATE_BIAS, layer)};
@@ -357,10 +361,7 @@ static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     const tg_attrs *a = &x->attrs;
     const int32_t *w = x->weights;
     norm n = {get_vector(s, x, TG_SLOT_QKV_NORM, layer), a->eps};
-    bool needs_a8 = is_quantized(s, w[TG_SLOT_QKV_Q], layer) ||
-                    is_quantized(s, w[TG_SLOT_QKV_K], layer) ||
-                    is_quantized(s, w[TG_SLOT_QKV_V], layer);
-    input in = prepare(s, x->in[0], n, needs_a8, thread);
+    input in = prepare(s, x->in[0], n, find_quantized(s, &w[TG_SLOT_QKV_Q], 3, layer), thread);
     int64_t kv_width = (int64_t)a->n_kv_heads * a->head_dim;
     product p[3];
     for (int32_t i = 0; i < 3; i++)
@@ -543,6 +544,8 @@ void tg_step_measure(tg_step_sizes *z, const tg_program *p, const tg_plan *plan)
     z->arena_bytes = TG_MAX(z->arena_bytes, plan->arena_bytes);
     z->tokens = TG_MAX(z->tokens, TG_MAX(b->tokens, b->outs));
     z->n_vocab = TG_MAX(z->n_vocab, p->n_vocab);
+    for (int32_t i = 0; i < p->n_weights; i++)
+        z->n_wide = TG_MAX(z->n_wide, p->weights[i].n_wide);
     for (int32_t i = 0; i < plan->n_values; i++)
         if (plan->values[i].offset >= 0) z->cols = TG_MAX(z->cols, plan->values[i].width);
     for (int32_t i = 0; i < plan->n_instrs; i++) {

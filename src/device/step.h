@@ -38,6 +38,7 @@ typedef struct tg_step_shared {
 typedef struct tg_step_weight {
     const tg_weight_entry *entry; /* NULL: absent */
     const uint8_t *data;
+    const int16_t *wide; /* map of its input's wide groups (kernel.h), NULL: none */
 } tg_step_weight;
 
 struct tg_profile; /* profile.h */
@@ -86,7 +87,7 @@ int32_t tg_step_page_id(const tg_step *s, int32_t group, int32_t row, int32_t pa
  * more plan. */
 typedef struct tg_step_sizes {
     int64_t arena_bytes, tokens, cols, pair_floats, partial_floats;
-    int32_t n_vocab, head_dim;
+    int32_t n_vocab, head_dim, n_wide;
 } tg_step_sizes;
 
 void tg_step_measure(tg_step_sizes *sizes, const tg_program *p, const tg_plan *plan);

@@ -45,6 +45,39 @@ static void print_plan_line(const tg_program *p, const tg_plan *x, tg_buf *out)
     tg_buf_add_byte(out, '\n');
 }
 
+/* What the wide groups of a token step are and cost; nothing where there are none. */
+static void print_wide(const tg_program *p, tg_buf *out)
+{
+    const tg_plan *x = tg_program_find_plan(p, TG_KIND_TOKEN, 1, 1, 1, 1);
+    int64_t n_wide = 0, n_groups = 0;
+    double more = 0, macs = 0; /* multiply-adds */
+    for (int32_t s = 0; x && s < x->n_segments; s++) {
+        const tg_segment *seg = &x->segments[s];
+        for (int32_t i = 0; i < seg->n_instrs * TG_MAX(seg->n_layers, 1); i++) {
+            const tg_instr *n = &x->instrs[seg->first_instr + i % seg->n_instrs];
+            int32_t layer = seg->n_layers ? x->layer_refs[seg->first_layer + i / seg->n_instrs] : 0;
+            const tg_weight_entry *first = tg_program_find_quantized(p, n, layer);
+            if (!first || n->op == TG_OP_EMBED) continue;
+            n_wide += first->n_wide;
+            n_groups += tg_div_up(first->cols, TG_GROUP_COLS);
+            for (int32_t k = 0; k < TG_MAX_WEIGHTS; k++) {
+                const tg_weight_entry *w =
+                    n->weights[k] == TG_NONE
+                        ? NULL
+                        : tg_program_find_weight(p, (tg_weight_role)n->weights[k], layer);
+                if (!w || w->is_plain) continue;
+                macs += (double)w->rows * (double)w->cols;
+                more += (double)w->rows * (double)w->n_wide * TG_GROUP_COLS;
+            }
+        }
+    }
+    if (n_wide)
+        tg_buf_printf(out,
+                      "%" PRId64 " of %" PRId64
+                      " input groups in two planes: %.1f %% more multiply-adds\n",
+                      n_wide, n_groups, 100 * more / macs);
+}
+
 void tg_program_print(const tg_program *p, tg_buf *out)
 {
     tg_buf_printf(out, "%d layers of width %d, %d ids (%d embedding rows)\n", p->n_layers, p->width,
@@ -52,6 +85,7 @@ void tg_program_print(const tg_program *p, tg_buf *out)
     tg_buf_printf(out, "%d rows of %d positions, speculation %d, activations %s\n", p->batch,
                   p->max_length, p->speculation,
                   p->activations == TG_ACTIVATIONS_INT16 ? "int16" : "int8");
+    print_wide(p, out);
     tg_buf_printf(out, "%d weights: ", p->n_weights);
     print_bytes(p->weights_bytes, out);
     tg_buf_add_byte(out, '\n');

@@ -19,10 +19,10 @@ typedef struct header {
     int32_t version, n_plans;
     int64_t block_bytes;
     int32_t n_vocab, n_embed_rows, width, max_length, batch, speculation, activations, kv_type;
-    int32_t n_layers, n_weights, n_kv_groups, reserved;
+    int32_t n_layers, n_weights, n_kv_groups, n_wide;
     int64_t weights_bytes;
     tg_kv_group kv_groups[TG_MAX_KV_GROUPS];
-    int64_t layers_at, weights_at, plans_at;
+    int64_t layers_at, weights_at, wide_at, plans_at;
 } header;
 
 typedef struct plan_record {
@@ -34,11 +34,11 @@ typedef struct plan_record {
 } plan_record;
 
 /* Arrays are written as they lie in memory: no hidden padding may be among them. */
-_Static_assert(sizeof(header) == 8 + 2 * 4 + 8 + 12 * 4 + 8 + 8 * 24 + 3 * 8, "header has holes");
+_Static_assert(sizeof(header) == 8 + 2 * 4 + 8 + 12 * 4 + 8 + 8 * 24 + 4 * 8, "header has holes");
 _Static_assert(sizeof(plan_record) == 10 * 4 + 5 * 8, "plan_record has holes");
-_Static_assert(sizeof(tg_kv_group) == 24 && sizeof(tg_layer) == 8, "format of version 1");
-_Static_assert(sizeof(tg_weight_entry) == 48, "format of version 1");
-_Static_assert(sizeof(tg_plan_value) == 24 && sizeof(tg_segment) == 16, "format of version 1");
+_Static_assert(sizeof(tg_kv_group) == 24 && sizeof(tg_layer) == 8, "format of version 2");
+_Static_assert(sizeof(tg_weight_entry) == 56, "format of version 2");
+_Static_assert(sizeof(tg_plan_value) == 24 && sizeof(tg_segment) == 16, "format of version 2");
 _Static_assert(sizeof(tg_instr) == 4 * (2 + TG_MAX_INPUTS + TG_MAX_WEIGHTS) + sizeof(tg_attrs),
                "tg_instr has holes");
 
@@ -78,6 +78,7 @@ static header header_of(const tg_program *p)
         .n_layers = p->n_layers,
         .n_weights = p->n_weights,
         .n_kv_groups = p->n_kv_groups,
+        .n_wide = p->n_wide,
         .weights_bytes = p->weights_bytes,
     };
     memcpy(h.magic, magic, sizeof magic);
@@ -92,6 +93,7 @@ tg_status tg_program_print_block(const tg_program *p, tg_buf *out, tg_err *e)
     tg_buf_add(out, &h, sizeof h);
     add_array(out, start, p->layers, p->n_layers, sizeof *p->layers, &h.layers_at);
     add_array(out, start, p->weights, p->n_weights, sizeof *p->weights, &h.weights_at);
+    add_array(out, start, p->wide, p->n_wide, sizeof *p->wide, &h.wide_at);
 
     /* The records come before their arrays, and are filled in once the arrays have a place. */
     plan_record r = {0};
@@ -207,13 +209,15 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
         .n_layers = h.n_layers,
         .n_weights = h.n_weights,
         .n_kv_groups = h.n_kv_groups,
+        .n_wide = h.n_wide,
         .n_plans = h.n_plans,
         .weights_bytes = h.weights_bytes,
     };
     memcpy(p.kv_groups, h.kv_groups, sizeof p.kv_groups);
-    const void *layers, *weights, *records;
+    const void *layers, *weights, *wide, *records;
     TG_TRY(get_array(&r, h.layers_at, h.n_layers, sizeof *p.layers, "layers", &layers, e));
     TG_TRY(get_array(&r, h.weights_at, h.n_weights, sizeof *p.weights, "weights", &weights, e));
+    TG_TRY(get_array(&r, h.wide_at, h.n_wide, sizeof *p.wide, "wide groups", &wide, e));
     TG_TRY(get_array(&r, h.plans_at, h.n_plans, sizeof(plan_record), "plans", &records, e));
     tg_plan *plans = TG_ARENA_ARRAY(arena, tg_plan, h.n_plans);
     if (!plans) return tg_fail_nomem(e, sizeof *plans * (size_t)h.n_plans, "the table of plans");
@@ -224,6 +228,7 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
     }
     p.layers = layers;
     p.weights = weights;
+    p.wide = wide;
     p.plans = plans;
     TG_TRY(tg_program_check(&p, e));
     *out = p;
@@ -277,6 +282,18 @@ const tg_weight_entry *tg_program_find_weight(const tg_program *p, tg_weight_rol
             high = mid;
         else
             low = mid + 1;
+    }
+    return NULL;
+}
+
+const tg_weight_entry *tg_program_find_quantized(const tg_program *p, const tg_instr *x,
+                                                 int32_t layer)
+{
+    const tg_op_row *row = tg_op_get((tg_op)x->op);
+    for (int32_t i = 0; i < row->n_slots; i++) {
+        if (x->weights[i] == TG_NONE || row->slots[i].is_plain) continue;
+        const tg_weight_entry *w = tg_program_find_weight(p, (tg_weight_role)x->weights[i], layer);
+        if (w && tg_layout_rows[w->layout].is_quantized) return w;
     }
     return NULL;
 }

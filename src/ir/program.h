@@ -18,7 +18,7 @@
 #include "ir/graph.h"
 
 enum {
-    TG_PROGRAM_VERSION = 1,
+    TG_PROGRAM_VERSION = 2,
     TG_MAX_KV_GROUPS = 8,
     TG_MAX_SPECULATION = 15,
     TG_MAX_BATCH = 256,
@@ -49,7 +49,11 @@ typedef struct tg_bucket {
 
 /* Where a weight lies: tile i of 16 rows at offset + i * tile_stride of the rank's weight file.
  * Vectors (norms, biases) and rope tables are plain float32 arrays: layout TG_LAYOUT_F32 with
- * is_plain. */
+ * is_plain.
+ *
+ * A quantized matrix multiplies integers: its input in groups of 32 columns, each of one plane of
+ * int8, or of two where it is "wide" (kernel.h 5). Which ones, an ascending list of the program's
+ * table says; the matrices that read one input have one list. */
 typedef struct tg_weight_entry {
     int32_t role, layer; /* layer 0 for roles outside layers */
     int32_t layout;      /* tg_layout */
@@ -57,6 +61,7 @@ typedef struct tg_weight_entry {
     int64_t rows, cols;
     int64_t offset; /* 64-byte aligned */
     int64_t tile_stride;
+    int32_t first_wide, n_wide; /* into the program's `wide`; 0, 0 for floats */
 } tg_weight_entry;
 
 /* Layers with equal window and head shape share pools and block tables.
@@ -129,7 +134,8 @@ typedef struct tg_plan {
     const int32_t *layer_refs;
 } tg_plan;
 
-/* Precision of the inputs of quantized matrices, and of cached keys and values. */
+/* Precision of the inputs of quantized matrices: int8 has few wide groups or none, in int16 all
+ * are. */
 typedef enum tg_activations { TG_ACTIVATIONS_INT8, TG_ACTIVATIONS_INT16 } tg_activations;
 
 typedef struct tg_program {
@@ -142,9 +148,11 @@ typedef struct tg_program {
     int32_t activations;  /* tg_activations */
     int32_t kv_type;      /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16 */
     int32_t n_layers, n_weights, n_kv_groups, n_plans;
+    int32_t n_wide;        /* entries of `wide` */
     int64_t weights_bytes; /* size of the weight file */
     tg_kv_group kv_groups[TG_MAX_KV_GROUPS];
     const tg_layer *layers;         /* [n_layers] */
+    const int32_t *wide;            /* [n_wide] lists of wide groups, equal ones once */
     const tg_weight_entry *weights; /* [n_weights], sorted by (role, layer) */
     const tg_plan *plans;           /* [n_plans], by kind, then by size */
 } tg_program;
@@ -167,6 +175,10 @@ int64_t tg_plan_value_bytes(const tg_plan *plan, const tg_plan_value *v);
 /* NULL when absent. */
 const tg_weight_entry *tg_program_find_weight(const tg_program *p, tg_weight_role role,
                                               int32_t layer);
+/* The first quantized matrix among the weights of an instruction for a layer, NULL when there is
+ * none: all its matrices read one input, which is quantized by this one's list. */
+const tg_weight_entry *tg_program_find_quantized(const tg_program *p, const tg_instr *x,
+                                                 int32_t layer);
 /* Bytes of a tile that are read: what tile_stride is at least. */
 int64_t tg_weight_tile_bytes(const tg_weight_entry *w);
 /* The smallest plan of a kind that holds the counts, or NULL. */

@@ -6,6 +6,7 @@
 #include "ir/program.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static bool is_in(int64_t n, int64_t low, int64_t high)
 {
@@ -86,11 +87,35 @@ static tg_status check_weight(const tg_program *p, const tg_weight_entry *w, tg_
     return TG_OK;
 }
 
+/* The list of a weight's wide groups. A device counts them in an int16. */
+static tg_status check_wide(const tg_program *p, const tg_weight_entry *w, tg_err *e)
+{
+    bool is_quantized = !w->is_plain && tg_layout_rows[w->layout].is_quantized;
+    int64_t n_groups = tg_div_up(w->cols, TG_GROUP_COLS);
+    int64_t most = is_quantized ? TG_MIN(n_groups, (int64_t)INT16_MAX) : 0;
+    const char *name = tg_weight_role_name((tg_weight_role)w->role);
+    if (!is_in(w->n_wide, 0, most) || !is_in(w->first_wide, 0, p->n_wide - w->n_wide))
+        return tg_fail(e, TG_E_CORRUPT,
+                       "weight '%s' of layer %d has %d wide groups from entry %d; at most %" PRId64
+                       " of the table's %d are possible",
+                       name, w->layer, w->n_wide, w->first_wide, most, p->n_wide);
+    for (int32_t i = 0; i < w->n_wide; i++) {
+        const int32_t *g = p->wide + w->first_wide + i;
+        if (!is_in(*g, i > 0 ? (int64_t)g[-1] + 1 : 0, n_groups - 1))
+            return tg_fail(e, TG_E_CORRUPT,
+                           "weight '%s' of layer %d: wide group %d is %d, which is out of order or "
+                           "beyond the %" PRId64 " groups",
+                           name, w->layer, i, *g, n_groups);
+    }
+    return TG_OK;
+}
+
 static tg_status check_weights(const tg_program *p, tg_err *e)
 {
     for (int32_t i = 0; i < p->n_weights; i++) {
         const tg_weight_entry *w = &p->weights[i];
         TG_TRY(check_weight(p, w, e));
+        TG_TRY(check_wide(p, w, e));
         if (i > 0 && (w->role < w[-1].role || (w->role == w[-1].role && w->layer <= w[-1].layer)))
             return tg_fail(e, TG_E_CORRUPT, "weights %d and %d are not in order", i - 1, i);
     }
@@ -244,6 +269,28 @@ static tg_status check_instr(const tg_plan *x, const tg_instr *n, bool *is_defin
     return TG_OK;
 }
 
+/* An input is quantized once, for all matrices that read it. */
+static tg_status check_lists(const tg_program *p, const tg_instr *n, int32_t layer, tg_err *e)
+{
+    const tg_op_row *row = tg_op_get((tg_op)n->op);
+    const tg_weight_entry *first = tg_program_find_quantized(p, n, layer);
+    for (int32_t i = 0; first && i < row->n_slots; i++) {
+        if (n->weights[i] == TG_NONE || row->slots[i].is_plain) continue;
+        const tg_weight_entry *w = tg_program_find_weight(p, (tg_weight_role)n->weights[i], layer);
+        if (!w || !tg_layout_rows[w->layout].is_quantized) continue;
+        if (w->n_wide == first->n_wide &&
+            memcmp(p->wide + w->first_wide, p->wide + first->first_wide,
+                   (size_t)w->n_wide * sizeof *p->wide) == 0)
+            continue;
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: weights '%s' and '%s' of layer %d read one input and list other wide "
+                       "groups",
+                       row->name, tg_weight_role_name((tg_weight_role)first->role),
+                       tg_weight_role_name((tg_weight_role)w->role), layer);
+    }
+    return TG_OK;
+}
+
 static tg_value_info info_of(const tg_plan_value *v)
 {
     return (tg_value_info){(tg_value_type)v->type, (tg_dim)v->dim, v->width};
@@ -268,6 +315,7 @@ static tg_status check_call(const tg_program *p, const tg_plan *x, const tg_inst
     tg_value_info want;
     TG_TRY(tg_infer_value(&want, &in, e));
     TG_TRY(check_kv(p, n, layer, e));
+    TG_TRY(check_lists(p, n, layer, e));
     int rope = n->op == TG_OP_QKV ? TG_SLOT_QKV_ROPE : 0;
     if ((n->op == TG_OP_ROPE || n->op == TG_OP_QKV) && n->weights[rope] != TG_NONE &&
         in.weights[rope].rows < p->max_length)

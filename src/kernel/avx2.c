@@ -47,9 +47,10 @@ static bool scale_group(const __m256 x[4], float top, float *scale, float *inv)
 
 static void quantize(const tg_a8 *out, const float *x, int32_t n)
 {
-    bool is_wide = out->lo != NULL;
     int64_t n_groups = out->padded / 32;
     for (int64_t g = 0; g < n_groups; g++) {
+        int place = out->wide ? out->wide[g] : -1;
+        bool is_wide = place >= 0;
         __m256 v[4];
         __m256i q[4], h[4];
         for (int64_t i = 0; i < 4; i++) {
@@ -71,7 +72,7 @@ static void quantize(const tg_a8 *out, const float *x, int32_t n)
         }
         __m256i codes = pack_bytes(q);
         if (is_wide) {
-            _mm256_store_si256((__m256i *)(void *)(out->lo + 32 * g), codes);
+            _mm256_store_si256((__m256i *)(void *)(out->lo + 32 * place), codes);
             codes = pack_bytes(h);
         }
         _mm256_store_si256((__m256i *)(void *)(out->hi + 32 * g), codes);

@@ -181,7 +181,7 @@ TG_INLINE __m256i dot_planes(tg_layout l, const codes *c, const tg_a8 *x, int64_
     __m256i i = dot_plane(l, c, x->hi + 32 * at, first, last);
     if (is_wide)
         i = _mm256_add_epi32(_mm256_slli_epi32(i, 8),
-                             dot_plane(l, c, x->lo + 32 * at, first, last));
+                             dot_plane(l, c, x->lo + 32 * x->wide[at], first, last));
     int zero = tg_forms[l].zero;
     return zero ? _mm256_sub_epi32(i, _mm256_set1_epi32(zero * code_sum)) : i;
 }
@@ -238,7 +238,7 @@ TG_INLINE void step(tg_layout l, const codes *c, const scales *s, const tg_a8 *x
 /* n tokens from `token` on over 8 rows of one tile. The halves of a tile go one after the other:
  * side by side, gcc keeps every broadcast of the activations for the second half, on the stack. */
 TG_INLINE void multiply_half(const tg_matmul *m, tg_layout l, int32_t tile, int half, int32_t token,
-                             int n, bool is_wide)
+                             int n, bool is_mixed)
 {
     const uint8_t *w = m->w + (size_t)tile * m->tile_stride;
     int64_t n_parts = tg_layout_padded_cols(l, m->n_cols) / TG_PART_COLS;
@@ -258,8 +258,12 @@ TG_INLINE void multiply_half(const tg_matmul *m, tg_layout l, int32_t tile, int 
             scales s;
             load_codes(l, part, g, half, &c);
             load_scales(l, head, part, g, half, &s);
-            for (int j = 0; j < n; j++)
-                step(l, &c, &s, &x[j], 2 * p + g, is_wide, &acc[j], &min[j]);
+            int64_t at = 2 * p + g;
+            bool is_wide = is_mixed && m->a8->wide[at] >= 0;
+            for (int j = 0; j < n && is_wide; j++)
+                step(l, &c, &s, &x[j], at, true, &acc[j], &min[j]);
+            for (int j = 0; j < n && !is_wide; j++)
+                step(l, &c, &s, &x[j], at, false, &acc[j], &min[j]);
         }
     }
     for (int j = 0; j < n; j++) {
@@ -269,28 +273,29 @@ TG_INLINE void multiply_half(const tg_matmul *m, tg_layout l, int32_t tile, int 
 }
 
 TG_INLINE void multiply_tile(const tg_matmul *m, tg_layout l, int32_t tile, int32_t token, int n,
-                             bool is_wide)
+                             bool is_mixed)
 {
     for (int half = 0; half < HALVES; half++)
-        multiply_half(m, l, tile, half, token, n, is_wide);
+        multiply_half(m, l, tile, half, token, n, is_mixed);
 }
 
-TG_INLINE void matmul_planes(const tg_matmul *m, tg_layout l, bool is_wide)
+/* is_mixed: some groups are wide. */
+TG_INLINE void matmul_planes(const tg_matmul *m, tg_layout l, bool is_mixed)
 {
     for (int32_t tile = 0; tile < m->n_tiles; tile++) {
         int32_t t = 0;
         for (; t + 4 <= m->n_tokens; t += 4)
-            multiply_tile(m, l, tile, t, 4, is_wide);
+            multiply_tile(m, l, tile, t, 4, is_mixed);
         for (; t + 2 <= m->n_tokens; t += 2)
-            multiply_tile(m, l, tile, t, 2, is_wide);
+            multiply_tile(m, l, tile, t, 2, is_mixed);
         for (; t < m->n_tokens; t++)
-            multiply_tile(m, l, tile, t, 1, is_wide);
+            multiply_tile(m, l, tile, t, 1, is_mixed);
     }
 }
 
 TG_INLINE void matmul(const tg_matmul *m, tg_layout l)
 {
-    if (m->a8->lo)
+    if (m->a8->wide)
         matmul_planes(m, l, true);
     else
         matmul_planes(m, l, false);

@@ -164,7 +164,8 @@ TG_INLINE void store_rows(const target *t, int32_t token, __m512 dot)
 
 /* Rows of activations: those of token i, or of the last token when the instance is wider. */
 typedef struct rows {
-    const int8_t *hi[MAX_FEW], *lo[MAX_FEW];
+    const int16_t *wide;                     /* the map, NULL where all groups are narrow */
+    const int8_t *hi[MAX_FEW], *lo[MAX_FEW]; /* lo is the whole row: the map says where in it */
     const float *scale[MAX_FEW], *ssum[MAX_FEW];
     const int32_t *sum[MAX_FEW], *half[MAX_FEW];
 } rows;
@@ -173,10 +174,11 @@ typedef struct rows {
 TG_INLINE void get_rows(rows *r, const tg_a8 *x, int32_t token, int32_t n, int width, int64_t group)
 {
     int64_t groups = x->padded / TG_GROUP_COLS;
+    r->wide = x->wide ? x->wide + group : NULL;
     for (int32_t i = 0; i < width; i++) {
-        int64_t at = (token + TG_MIN(i, n - 1)) * groups + group;
+        int64_t row = token + TG_MIN(i, n - 1), at = row * groups + group;
         r->hi[i] = x->hi + TG_GROUP_COLS * at;
-        r->lo[i] = x->lo ? x->lo + TG_GROUP_COLS * at : NULL;
+        r->lo[i] = x->lo ? x->lo + TG_GROUP_COLS * row * x->n_wide : NULL;
         r->scale[i] = x->scale + at;
         r->ssum[i] = x->ssum + at;
         r->sum[i] = x->sum + at;
@@ -226,7 +228,7 @@ TG_INLINE void step(tg_layout l, const __m512i w[OPERANDS], const scales *k, con
                     int64_t at, bool is_wide, __m512 *acc)
 {
     const tg_form *f = &tg_forms[l];
-    const int8_t *hi = x->hi[t] + 32 * at, *lo = is_wide ? x->lo[t] + 32 * at : NULL;
+    const int8_t *hi = x->hi[t] + 32 * at, *lo = is_wide ? x->lo[t] + 32 * x->wide[at] : NULL;
     __m512 ds = _mm512_mul_ps(k->d, _mm512_set1_ps(x->scale[t][at]));
     if (!f->is_per16) {
         __m512i i = dot_operands(w, hi, lo, is_wide, 0, OPERANDS);
@@ -256,7 +258,7 @@ TG_INLINE __m512 step_min16(const __m512i mn[2], __m512 m, float scale, int32_t 
 }
 
 TG_INLINE void few_tile(tg_layout l, const uint8_t *tile, int64_t n_parts, int32_t ahead,
-                        const rows *x, int n, bool is_wide, __m512 acc[MAX_FEW])
+                        const rows *x, int n, bool is_mixed, __m512 acc[MAX_FEW])
 {
     const tg_form *f = &tg_forms[l];
     __m512 min[MAX_FEW];
@@ -271,8 +273,13 @@ TG_INLINE void few_tile(tg_layout l, const uint8_t *tile, int64_t n_parts, int32
             scales k;
             load_codes(l, part, g, w);
             load_scales(l, head, part, g, &k);
+            if (is_mixed && x->wide[at] >= 0)
+                for (int t = 0; t < n; t++)
+                    step(l, w, &k, x, t, at, true, &acc[t]);
+            else
+                for (int t = 0; t < n; t++)
+                    step(l, w, &k, x, t, at, false, &acc[t]);
             for (int t = 0; t < n; t++) {
-                step(l, w, &k, x, t, at, is_wide, &acc[t]);
                 if (f->is_per16 && f->mn >= 0)
                     min[t] = step_min16(k.mn, k.m, x->scale[t][at], x->half[t][at], x->sum[t][at],
                                         min[t]);
@@ -285,8 +292,8 @@ TG_INLINE void few_tile(tg_layout l, const uint8_t *tile, int64_t n_parts, int32
         acc[t] = _mm512_add_ps(acc[t], min[t]);
 }
 
-/* `n` is the instance's width, at least n_tokens. */
-TG_INLINE void few_tokens(const tg_matmul *m, tg_layout l, int n, bool is_wide)
+/* `n` is the instance's width, at least n_tokens; is_mixed: some groups are wide. */
+TG_INLINE void few_tokens(const tg_matmul *m, tg_layout l, int n, bool is_mixed)
 {
     rows x;
     get_rows(&x, m->a8, 0, m->n_tokens, n, 0);
@@ -294,32 +301,23 @@ TG_INLINE void few_tokens(const tg_matmul *m, tg_layout l, int n, bool is_wide)
     for (int32_t tile = 0; tile < m->n_tiles; tile++) {
         __m512 acc[MAX_FEW];
         few_tile(l, m->w + (size_t)tile * m->tile_stride, n_parts, m->prefetch_bytes, &x, n,
-                 is_wide, acc);
+                 is_mixed, acc);
         target to = get_target(m, tile, 0);
         for (int t = 0; t < n && t < m->n_tokens; t++)
             store_rows(&to, t, acc[t]);
     }
 }
 
-TG_INLINE void few_narrow(const tg_matmul *m, tg_layout l)
+TG_INLINE void few(const tg_matmul *m, tg_layout l, bool is_mixed)
 {
     switch (m->n_tokens) {
-    case 1: few_tokens(m, l, 1, false); break;
-    case 2: few_tokens(m, l, 2, false); break;
-    case 3: few_tokens(m, l, 3, false); break;
-    case 4: few_tokens(m, l, 4, false); break;
+    case 1: few_tokens(m, l, 1, is_mixed); break;
+    case 2: few_tokens(m, l, 2, is_mixed); break;
+    case 3: few_tokens(m, l, 3, is_mixed); break;
+    case 4: few_tokens(m, l, 4, is_mixed); break;
     case 5:
-    case 6: few_tokens(m, l, 6, false); break;
-    default: few_tokens(m, l, 8, false); break;
-    }
-}
-
-TG_INLINE void few_wide(const tg_matmul *m, tg_layout l)
-{
-    switch (m->n_tokens) {
-    case 1: few_tokens(m, l, 1, true); break;
-    case 2: few_tokens(m, l, 2, true); break;
-    default: few_tokens(m, l, 4, true); break;
+    case 6: few_tokens(m, l, 6, is_mixed); break;
+    default: few_tokens(m, l, 8, is_mixed); break;
     }
 }
 
@@ -386,28 +384,28 @@ typedef struct work {
     int zero;
 } work;
 
-/* Adds one plane of operands [first, last) of group g to the sums of both tiles. */
-TG_INLINE void add_plane(const work *k, int n, const int8_t *const *codes, int g, int first,
-                         int last, __m512i a0[6], __m512i a1[6])
+typedef enum columns { WHOLE, FIRST_HALF, SECOND_HALF } columns; /* of a group */
+
+/* Adds one plane of columns of group g, whose codes are the plane's `place`th. */
+TG_INLINE void add_plane(const work *k, int n, const int8_t *const *codes, int place, int g,
+                         columns which, __m512i a0[6], __m512i a1[6])
 {
+    int first = which == SECOND_HALF ? OPERANDS / 2 : 0;
+    int last = which == FIRST_HALF ? OPERANDS / 2 : OPERANDS;
     for (int v = first; v < last; v++) {
         __m512i w0 = _mm512_load_si512(k->p->w[0][g][v]), w1 = _mm512_load_si512(k->p->w[1][g][v]);
         for (int j = 0; j < n; j++) {
-            __m512i x = load_x(codes[j] + TG_GROUP_COLS * g + 4 * v);
+            __m512i x = load_x(codes[j] + TG_GROUP_COLS * place + 4 * v);
             a0[j] = _mm512_dpbusd_epi32(a0[j], w0, x);
             a1[j] = _mm512_dpbusd_epi32(a1[j], w1, x);
         }
     }
 }
 
-typedef enum columns { WHOLE, FIRST_HALF, SECOND_HALF } columns; /* of a group */
-
 /* The exact sums over a group's columns, both planes, zero subtracted. */
 TG_INLINE void sum_group(const work *k, int n, bool is_wide, int g, columns which, __m512i a0[6],
                          __m512i a1[6])
 {
-    int first = which == SECOND_HALF ? OPERANDS / 2 : 0;
-    int last = which == FIRST_HALF ? OPERANDS / 2 : OPERANDS;
     __m512i offset[6];
     for (int j = 0; j < n; j++) {
         int32_t sum = which == FIRST_HALF ? k->x.half[j][g] : k->x.sum[j][g];
@@ -416,13 +414,25 @@ TG_INLINE void sum_group(const work *k, int n, bool is_wide, int g, columns whic
         a0[j] = a1[j] = _mm512_setzero_si512();
         if (!is_wide) a0[j] = a1[j] = _mm512_sub_epi32(a0[j], offset[j]);
     }
-    add_plane(k, n, k->x.hi, g, first, last, a0, a1);
+    add_plane(k, n, k->x.hi, g, g, which, a0, a1);
     if (!is_wide) return;
     for (int j = 0; j < n; j++) {
         a0[j] = _mm512_sub_epi32(_mm512_slli_epi32(a0[j], 8), offset[j]);
         a1[j] = _mm512_sub_epi32(_mm512_slli_epi32(a1[j], 8), offset[j]);
     }
-    add_plane(k, n, k->x.lo, g, first, last, a0, a1);
+    add_plane(k, n, k->x.lo, k->x.wide[g], g, which, a0, a1);
+}
+
+/* The same where some groups are wide. */
+TG_INLINE bool sum_mixed(const work *k, int n, bool is_mixed, int g, columns which, __m512i a0[6],
+                         __m512i a1[6])
+{
+    bool is_wide = is_mixed && k->x.wide[g] >= 0;
+    if (is_wide)
+        sum_group(k, n, true, g, which, a0, a1);
+    else
+        sum_group(k, n, false, g, which, a0, a1);
+    return is_wide;
 }
 
 TG_INLINE __m512 fmadd_int(__m512i i, __m512 ds, __m512 acc)
@@ -431,7 +441,7 @@ TG_INLINE __m512 fmadd_int(__m512i i, __m512 ds, __m512 acc)
 }
 
 /* The chain of the scaled dots. */
-TG_INLINE void many_dots(const work *k, int n, bool is_wide)
+TG_INLINE void many_dots(const work *k, int n, bool is_mixed)
 {
     __m512 f0[6], f1[6];
     chains *c = k->c;
@@ -441,7 +451,7 @@ TG_INLINE void many_dots(const work *k, int n, bool is_wide)
     }
     for (int g = 0; g < k->n_groups; g++) {
         __m512i a0[6], a1[6];
-        sum_group(k, n, is_wide, g, WHOLE, a0, a1);
+        sum_mixed(k, n, is_mixed, g, WHOLE, a0, a1);
         __m512 d0 = _mm512_load_ps(k->p->d[g][0]), d1 = _mm512_load_ps(k->p->d[g][1]);
         for (int j = 0; j < n; j++) {
             __m512 s = _mm512_set1_ps(k->x.scale[j][g]);
@@ -464,7 +474,7 @@ TG_INLINE __m512 step16(__m512 i0, __m512i second, __m512 sc, __m512 ds, bool is
 }
 
 /* The chain where scales are per sixteenth; 4 tokens, for the first sixteenth must wait. */
-TG_INLINE void many_dots16(const work *k, int n, bool is_wide)
+TG_INLINE void many_dots16(const work *k, int n, bool is_mixed)
 {
     __m512 f0[6], f1[6], i0[6], i1[6];
     chains *c = k->c;
@@ -474,13 +484,13 @@ TG_INLINE void many_dots16(const work *k, int n, bool is_wide)
     }
     for (int g = 0; g < k->n_groups; g++) {
         __m512i a0[6], a1[6];
-        sum_group(k, n, is_wide, g, FIRST_HALF, a0, a1);
+        bool is_wide = sum_mixed(k, n, is_mixed, g, FIRST_HALF, a0, a1);
         __m512 sc0 = _mm512_load_ps(k->p->sc[g][0][0]), sc1 = _mm512_load_ps(k->p->sc[g][1][0]);
         for (int j = 0; j < n; j++) {
             i0[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(a0[j]), sc0);
             i1[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(a1[j]), sc1);
         }
-        sum_group(k, n, is_wide, g, SECOND_HALF, a0, a1);
+        sum_mixed(k, n, is_mixed, g, SECOND_HALF, a0, a1);
         sc0 = _mm512_load_ps(k->p->sc[g][0][1]);
         sc1 = _mm512_load_ps(k->p->sc[g][1][1]);
         __m512 d0 = _mm512_load_ps(k->p->d[g][0]), d1 = _mm512_load_ps(k->p->d[g][1]);
@@ -549,15 +559,15 @@ static TG_NOINLINE void dots_2(const work *k)
 {
     many_dots(k, 2, false);
 }
-static TG_NOINLINE void wide_6(const work *k)
+static TG_NOINLINE void mixed_6(const work *k)
 {
     many_dots(k, 6, true);
 }
-static TG_NOINLINE void wide_4(const work *k)
+static TG_NOINLINE void mixed_4(const work *k)
 {
     many_dots(k, 4, true);
 }
-static TG_NOINLINE void wide_2(const work *k)
+static TG_NOINLINE void mixed_2(const work *k)
 {
     many_dots(k, 2, true);
 }
@@ -569,11 +579,11 @@ static TG_NOINLINE void dots16_2(const work *k)
 {
     many_dots16(k, 2, false);
 }
-static TG_NOINLINE void wide16_4(const work *k)
+static TG_NOINLINE void mixed16_4(const work *k)
 {
     many_dots16(k, 4, true);
 }
-static TG_NOINLINE void wide16_2(const work *k)
+static TG_NOINLINE void mixed16_2(const work *k)
 {
     many_dots16(k, 2, true);
 }
@@ -590,10 +600,10 @@ static TG_NOINLINE void mins_2(const work *k)
     many_mins(k, 2);
 }
 
-/* By [is_per16][is_wide][width / 2 - 1]. */
+/* By [is_per16][is_mixed][width / 2 - 1]. */
 static work_fn *const dot_instances[2][2][3] = {
-    {{dots_2, dots_4, dots_6}, {wide_2, wide_4, wide_6}},
-    {{dots16_2, dots16_4, NULL}, {wide16_2, wide16_4, NULL}},
+    {{dots_2, dots_4, dots_6}, {mixed_2, mixed_4, mixed_6}},
+    {{dots16_2, dots16_4, NULL}, {mixed16_2, mixed16_4, NULL}},
 };
 static work_fn *const min_instances[3] = {mins_2, mins_4, mins_6};
 
@@ -607,7 +617,7 @@ static void multiply_slab(many_scratch *s, const tg_form *f, bool has_min, const
         int32_t n = TG_MIN(n_tokens - t, widest), width = (n + 1) / 2 * 2;
         k.c = s->c + t;
         get_rows(&k.x, x, t, n, 6, group);
-        dot_instances[f->is_per16][x->lo != NULL][width / 2 - 1](&k);
+        dot_instances[f->is_per16][x->wide != NULL][width / 2 - 1](&k);
         if (has_min && f->is_per16)
             many_mins16(&k, n);
         else if (has_min)
@@ -650,13 +660,14 @@ static void many_tokens(const tg_matmul *m, tg_layout l, unpack_fn *unpack)
 
 TG_INLINE void matmul(const tg_matmul *m, tg_layout l, unpack_fn *unpack)
 {
-    bool is_wide = m->a8->lo != NULL;
-    if (m->n_tokens * (is_wide ? 2 : 1) > MAX_FEW)
+    /* Planes, not tokens, are what a pass over the weights costs. */
+    bool is_mostly_wide = m->a8->n_wide > m->n_cols / (2 * TG_GROUP_COLS);
+    if (m->n_tokens * (is_mostly_wide ? 2 : 1) > MAX_FEW)
         many_tokens(m, l, unpack);
-    else if (is_wide)
-        few_wide(m, l);
+    else if (m->a8->wide)
+        few(m, l, true);
     else
-        few_narrow(m, l);
+        few(m, l, false);
 }
 
 static void unpack_q4_0(panel *to, int half, const uint8_t *tile, int64_t from, int n,

@@ -24,14 +24,36 @@ static int64_t get_padded(int64_t n_cols)
     return (int64_t)tg_align_up((size_t)n_cols, 256) + TG_PART_COLS;
 }
 
-size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, bool is_wide)
+int64_t tg_a8_n_groups(int64_t n_cols)
+{
+    return get_padded(n_cols) / TG_GROUP_COLS;
+}
+
+void tg_a8_map(int16_t *out, int64_t n_cols, const int32_t *groups, int32_t n_wide)
+{
+    int64_t n_groups = tg_a8_n_groups(n_cols);
+    TG_ASSERT(n_wide <= INT16_MAX);
+    for (int64_t g = 0; g < n_groups; g++)
+        out[g] = -1;
+    for (int32_t i = 0; i < n_wide; i++)
+        out[groups[i]] = (int16_t)i;
+}
+
+/* Bytes of one plane of the wide groups. */
+static size_t get_low_bytes(int64_t n_tokens, int32_t n_wide)
+{
+    return tg_align_up((size_t)n_tokens * (size_t)n_wide * TG_GROUP_COLS, 64);
+}
+
+size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, int32_t n_wide)
 {
     size_t codes = (size_t)n_tokens * (size_t)get_padded(n_cols);
     size_t numbers = tg_align_up(codes / TG_GROUP_COLS * sizeof(float), 64);
-    return codes * (is_wide ? 2 : 1) + 4 * numbers;
+    return codes + get_low_bytes(n_tokens, n_wide) + 4 * numbers;
 }
 
-void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, bool is_wide)
+void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, const int16_t *wide,
+                 int32_t n_wide)
 {
     char *p = memory;
     *out = (tg_a8){.padded = get_padded(n_cols)};
@@ -39,9 +61,11 @@ void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, boo
     size_t numbers = tg_align_up(codes / TG_GROUP_COLS * sizeof(float), 64);
     out->hi = (int8_t *)p;
     p += codes;
-    if (is_wide) {
+    if (n_wide > 0) {
+        out->wide = wide;
+        out->n_wide = n_wide;
         out->lo = (int8_t *)p;
-        p += codes;
+        p += get_low_bytes(n_tokens, n_wide);
     }
     out->scale = (float *)(void *)p;
     out->ssum = (float *)(void *)(p + numbers);
@@ -54,12 +78,14 @@ tg_a8 tg_a8_from(const tg_a8 *x, int64_t token)
     int64_t codes = token * x->padded, groups = codes / TG_GROUP_COLS;
     return (tg_a8){
         .hi = x->hi + codes,
-        .lo = x->lo ? x->lo + codes : NULL,
+        .lo = x->lo ? x->lo + token * x->n_wide * TG_GROUP_COLS : NULL,
+        .wide = x->wide,
         .scale = x->scale + groups,
         .ssum = x->ssum + groups,
         .sum = x->sum + groups,
         .half = x->half + groups,
         .padded = x->padded,
+        .n_wide = x->n_wide,
     };
 }
 

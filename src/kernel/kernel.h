@@ -20,28 +20,29 @@
  *     * 0x1.715476p0f); r = fma(n, -0x1.62e4p-1f, x); r = fma(n, -0x1.7f7d1cp-20f, r); p by Horner
  *     with fma over TG_EXP_POLY (highest first), giving exp(r); the result is p with n added to its
  *     exponent field. exp(+-0) is exactly 1. Relative error below 2^-22.
- *  5. Quantized activations (tg_a8): groups of 32 columns. amax = the largest |x| of the group by
- *     its bits, so that NaN beats infinity beats numbers. scale = amax / 127; inv = 127 / amax; q =
- *     rintf(x * inv) as int8. Two planes (int16 activations): scale = amax / 32512, inv = 32512 /
- *     amax, v = rintf(x * inv) as int, hi = (v + 128) >> 8, lo = v - 256 hi, both int8. Where amax
- *     is not finite the scale is amax and the codes are 0, so that every output becomes NaN; where
- *     inv is not finite (amax 0 or tiny) scale and codes are 0.
+ *  5. Quantized activations (tg_a8): groups of 32 columns, each narrow (one plane of int8) or wide
+ *     (two), as the matrix's map says. amax = the largest |x| of the group by its bits, so that NaN
+ *     beats infinity beats numbers. Narrow: scale = amax / 127; inv = 127 / amax; q = rintf(x *
+ *     inv) as int8. Wide: scale = amax / 32512, inv = 32512 / amax, v = rintf(x * inv) as int, hi =
+ *     (v + 128) >> 8, lo = v - 256 hi, both int8. Where amax is not finite the scale is amax and
+ *     the codes are 0, so that every output becomes NaN; where inv is not finite (amax 0 or tiny)
+ *     scale and codes are 0.
  *  6. matmul, quantized: for each group of 32 columns in ascending order i = exact int32 sum over
  *     the group of q_x * (q_w - zero), with per-16 integer scales multiplied in where the layout
- *     has them (i = sc0 dot0 + sc1 dot1); two planes: i = 256 i_hi + i_lo. acc = fma((float)i, D *
- *     scale, acc) with D the group's weight scale in float32 (K layouts with a scale per group: d *
- *     sc, exact) and D * scale rounded once. Layouts with a minimum keep a second chain: min =
+ *     has them (i = sc0 dot0 + sc1 dot1); in wide groups i = 256 i_hi + i_lo. acc = fma((float)i, D
+ *     * scale, acc) with D the group's weight scale in float32 (K layouts with a scale per group: d
+ *     * sc, exact) and D * scale rounded once. Layouts with a minimum keep a second chain: min =
  *     fma(M, ssum, min) with ssum = scale * (float)sum of the group's codes, rounded once, M = m or
  *     -(dmin * mn), exact; q2_k: min = fma((float)(mn0 S0 + mn1 S1), -dmin * scale, min), -dmin *
- *     scale rounded once, S the code sums of the two sixteenths (two planes: S = 256 S_hi + S_lo,
- *     here and in ssum). Both chains start at +0; the dot product is acc + min (acc alone without
- *     minimum). (float) of an int32 rounds once. Layouts with per-16 scales and two planes would
- *     overflow int32, so there each sixteenth is a step of its own, first then second: acc =
+ *     scale rounded once, S the code sums of the two sixteenths (wide: S = 256 S_hi + S_lo, here
+ *     and in ssum). Both chains start at +0; the dot product is acc + min (acc alone without
+ *     minimum). (float) of an int32 rounds once. Layouts with per-16 scales would overflow int32 in
+ *     wide groups, so there each sixteenth is a step of its own, first then second: acc =
  *     fma((float)dot_s * (float)sc_s, D * scale, acc), dot_s = 256 dot_hi + dot_lo, the product
  *     rounded once. All quanta of the matrix take part, the padded columns (codes and scales 0)
- *     too. Error against exact arithmetic: (n_groups + 4) 2^-24 mass (two planes and per-16 scales:
- *     twice that), mass = the sum of D |q_w - zero| |x| and |M| |x| over the columns, x = scale *
- *     code.
+ *     too. Error against exact arithmetic: (n_groups + 4) 2^-24 mass (per-16 scales with wide
+ *     groups: twice that), mass = the sum of D |q_w - zero| |x| and |M| |x| over the columns, x =
+ *     scale * code.
  *  7. matmul, float weights: acc = fma(w, x, acc) over columns in ascending order from +0, w
  *     converted exactly. Error: n_cols 2^-24 mass, mass = the sum of |w x|.
  *  8. What follows a matmul: y = dot; with bias y = y + bias; then with add y = old + y.
@@ -84,21 +85,30 @@ enum { TG_PAGE_TOKENS = 64 }; /* positions of a KV page = keys of an attention b
 /* Quantized activations of n_tokens rows. Arrays are [n_tokens][...] with the strides below; all
  * borrowed. Columns from n to `padded` hold zero codes, scales and sums: whole quanta of any
  * layout, and one cache line more, which keeps the rows of a token block out of each other's
- * cache sets. */
+ * cache sets. Which groups are wide belongs to the matrix that reads the input, not to its values:
+ * the map is the same for every row, and n_wide is 0 with `wide` and `lo` NULL where none is. */
 typedef struct tg_a8 {
-    int8_t *hi;     /* [T][padded] codes in -127..127 (the only plane of int8) */
-    int8_t *lo;     /* [T][padded] in -128..127, NULL for int8 */
-    float *scale;   /* [T][padded / 32] */
-    float *ssum;    /* [T][padded / 32] scale * code sum */
-    int32_t *sum;   /* [T][padded / 32] code sum (256 hi + lo) */
-    int32_t *half;  /* [T][padded / 32] code sum of the group's first 16 columns */
-    int64_t padded; /* columns, a multiple of 64: the stride; 1/32 of it for the last four */
+    int8_t *hi;          /* [T][padded] codes in -127..127 (the only plane of a narrow group) */
+    int8_t *lo;          /* [T][32 n_wide] in -128..127: the second plane of the wide groups */
+    const int16_t *wide; /* [padded / 32] a group's place in a row of lo, -1: narrow */
+    float *scale;        /* [T][padded / 32] */
+    float *ssum;         /* [T][padded / 32] scale * code sum */
+    int32_t *sum;        /* [T][padded / 32] code sum (256 hi + lo) */
+    int32_t *half;       /* [T][padded / 32] code sum of the group's first 16 columns */
+    int64_t padded;      /* columns, a multiple of 64: the stride; 1/32 of it for scale .. half */
+    int32_t n_wide;      /* at most INT16_MAX */
 } tg_a8;
 
-/* Bytes of a tg_a8 for n_tokens rows of n_cols, and its arrays laid into `memory` (64-aligned). The
- * memory needs no clearing: quantize writes whole rows. */
-size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, bool is_wide);
-void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, bool is_wide);
+/* Bytes of a tg_a8 for n_tokens rows of n_cols, and its arrays laid into `memory` (64-aligned); the
+ * map is borrowed. The memory needs no clearing: quantize writes whole rows. Fewer rows, columns or
+ * wide groups never take more bytes. */
+size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, int32_t n_wide);
+void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, const int16_t *wide,
+                 int32_t n_wide);
+/* Entries of a map, padded / 32, and the map of an ascending list of wide groups, all below n_cols
+ * / 32 rounded up. */
+int64_t tg_a8_n_groups(int64_t n_cols);
+void tg_a8_map(int16_t *out, int64_t n_cols, const int32_t *groups, int32_t n_wide);
 /* The same arrays from row `token` on. */
 tg_a8 tg_a8_from(const tg_a8 *x, int64_t token);
 

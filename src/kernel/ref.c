@@ -23,7 +23,8 @@ static bool scale_group(const float *x, int n, float top, float *scale, float *i
 
 static void quantize_group(const tg_a8 *out, int64_t g, const float *x, int n)
 {
-    bool is_wide = out->lo != NULL;
+    int place = out->wide ? out->wide[g] : -1; /* of the group in the second plane */
+    bool is_wide = place >= 0;
     float scale, inv = 0;
     int32_t sum = 0, half = 0;
     bool has_codes = scale_group(x, n, is_wide ? 32512.0f : 127.0f, &scale, &inv);
@@ -31,7 +32,7 @@ static void quantize_group(const tg_a8 *out, int64_t g, const float *x, int n)
         int32_t v = has_codes && i < n ? (int32_t)rintf(x[i] * inv) : 0;
         int32_t hi = is_wide ? (v + 128) >> 8 : v;
         out->hi[g * TG_GROUP_COLS + i] = (int8_t)hi;
-        if (is_wide) out->lo[g * TG_GROUP_COLS + i] = (int8_t)(v - 256 * hi);
+        if (is_wide) out->lo[place * TG_GROUP_COLS + i] = (int8_t)(v - 256 * hi);
         sum += v;
         if (i < TG_GROUP_COLS / 2) half += v;
     }

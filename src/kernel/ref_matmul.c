@@ -87,14 +87,14 @@ static void dot_rows(const group *w, const int8_t *x, int first, int n, int32_t 
         dot[r] = sum[4 * r] + sum[4 * r + 1] + sum[4 * r + 2] + sum[4 * r + 3];
 }
 
-/* The same for both planes: 256 hi + lo. */
-static void dot_planes(const group *w, const tg_a8 *x, int64_t col, int first, int n,
+/* The same for both planes: 256 hi + lo; lo is NULL in narrow groups. */
+static void dot_planes(const group *w, const int8_t *hi, const int8_t *lo, int first, int n,
                        int32_t dot[TG_TILE_ROWS])
 {
-    dot_rows(w, x->hi + col, first, n, dot);
-    if (!x->lo) return;
+    dot_rows(w, hi, first, n, dot);
+    if (!lo) return;
     int32_t low[TG_TILE_ROWS];
-    dot_rows(w, x->lo + col, first, n, low);
+    dot_rows(w, lo, first, n, low);
     for (int r = 0; r < TG_TILE_ROWS; r++)
         dot[r] = 256 * dot[r] + low[r];
 }
@@ -104,17 +104,18 @@ TG_INLINE void step(tg_layout l, const group *w, const tg_a8 *x, int64_t g, floa
 {
     const tg_form *f = &tg_forms[l];
     int32_t dot[2][TG_TILE_ROWS];
-    int64_t col = g * TG_GROUP_COLS;
+    const int8_t *hi = x->hi + g * TG_GROUP_COLS;
+    const int8_t *lo = x->wide && x->wide[g] >= 0 ? x->lo + x->wide[g] * TG_GROUP_COLS : NULL;
     float scale = x->scale[g];
     if (!f->is_per16) {
-        dot_planes(w, x, col, 0, OPERANDS, dot[0]);
+        dot_planes(w, hi, lo, 0, OPERANDS, dot[0]);
         for (int r = 0; r < TG_TILE_ROWS; r++)
             acc[r] = fmaf((float)dot[0][r], w->d[r] * scale, acc[r]);
     } else {
-        dot_planes(w, x, col, 0, OPERANDS / 2, dot[0]);
-        dot_planes(w, x, col, OPERANDS / 2, OPERANDS / 2, dot[1]);
+        dot_planes(w, hi, lo, 0, OPERANDS / 2, dot[0]);
+        dot_planes(w, hi, lo, OPERANDS / 2, OPERANDS / 2, dot[1]);
         for (int r = 0; r < TG_TILE_ROWS; r++) {
-            if (x->lo) {
+            if (lo) {
                 acc[r] = fmaf((float)dot[0][r] * (float)w->sc[0][r], w->d[r] * scale, acc[r]);
                 acc[r] = fmaf((float)dot[1][r] * (float)w->sc[1][r], w->d[r] * scale, acc[r]);
             } else {

@@ -46,7 +46,7 @@ static void fill_vectors(check *c)
     fill_floats(c, bench_vectors.x, 2048, CALM);
     fill_floats(c, bench_vectors.y, 2048, CALM);
     fill_floats(c, bench_vectors.z, 2048, CALM);
-    tg_a8_place(&bench_vectors.a8, bench_vectors.memory, 1, 1536, false);
+    tg_a8_place(&bench_vectors.a8, bench_vectors.memory, 1, 1536, NULL, 0);
 }
 
 static void body_quantize(const tg_kernels *k, void *arg)
@@ -275,8 +275,10 @@ static void body_matmul(const tg_kernels *k, void *arg)
 }
 
 static void bench_matmul_shape(check *c, matmul_bench *b, int32_t cols, int32_t n_tokens,
-                               size_t set, bool is_wide)
+                               size_t set, int32_t n_wide)
 {
+    static int16_t map[256];
+    int32_t list[128];
     static _Alignas(64) char scratch[TG_MATMUL_SCRATCH_BYTES], memory[2 << 20];
     static float x[64 * 2048], y[64 * 4096];
     size_t tile = tg_layout_tile_bytes(b->layout, cols);
@@ -293,7 +295,10 @@ static void bench_matmul_shape(check *c, matmul_bench *b, int32_t cols, int32_t 
     b->m.y_stride = b->m.n_rows;
     b->n_bytes = set / (tile * (size_t)b->m.n_tiles) * (tile * (size_t)b->m.n_tiles);
     tg_a8 a;
-    tg_a8_place(&a, memory, n_tokens, cols, is_wide);
+    for (int32_t i = 0; i < n_wide; i++)
+        list[i] = i * (cols / 32) / n_wide; /* spread evenly */
+    tg_a8_map(map, cols, list, n_wide);
+    tg_a8_place(&a, memory, n_tokens, cols, map, n_wide);
     fill_floats(c, x, (size_t)(cols * n_tokens), CALM);
     for (int32_t t = 0; t < n_tokens; t++) {
         tg_a8 row = tg_a8_from(&a, t);
@@ -313,8 +318,8 @@ static void bench_matmul_shape(check *c, matmul_bench *b, int32_t cols, int32_t 
     }
     double bytes = (double)(tile * (size_t)b->m.n_tiles);
     double macs = (double)b->m.n_rows * cols * n_tokens;
-    printf("    K %4d, set %6zu kB, %2d tokens%s  %9.0f ns  %6.1f GB/s  %6.1f GMAC/s\n", cols,
-           set >> 10, n_tokens, is_wide ? " wide" : "     ", ns, bytes / ns, macs / ns);
+    printf("    K %4d, set %6zu kB, %2d tokens, %2d wide  %9.0f ns  %6.1f GB/s  %6.1f GMAC/s\n",
+           cols, set >> 10, n_tokens, n_wide, ns, bytes / ns, macs / ns);
 }
 
 static void bench_matmul_of(check *c, tg_layout l)
@@ -332,20 +337,24 @@ static void bench_matmul_of(check *c, tg_layout l)
     b.w = weights;
     bool is_slow = c->k->matmul[l] == c->ref->matmul[l];
     if (is_slow) {
-        bench_matmul_shape(c, &b, 576, 1, 512 << 10, false);
+        bench_matmul_shape(c, &b, 576, 1, 512 << 10, 0);
         return;
     }
     for (int s = 0; s < 3; s++)
         for (int32_t t = 1; t <= 8; t += t < 4 ? 1 : 2)
-            bench_matmul_shape(c, &b, 576, t, (size_t[]){512 << 10, 6 << 20, 192 << 20}[s], false);
+            bench_matmul_shape(c, &b, 576, t, (size_t[]){512 << 10, 6 << 20, 192 << 20}[s], 0);
     for (int32_t t = 1; t <= 4; t *= 2)
-        if (l > TG_LAYOUT_BF16) bench_matmul_shape(c, &b, 576, t, 512 << 10, true);
+        for (int32_t n_wide = 1; n_wide <= 18 && l > TG_LAYOUT_BF16; n_wide += n_wide == 1 ? 1 : 16)
+            bench_matmul_shape(c, &b, 576, t, 512 << 10, n_wide);
     static const int32_t counts[] = {12, 32, 48, 64};
     for (size_t i = 0; i < TG_COUNT(counts); i++)
-        bench_matmul_shape(c, &b, 576, counts[i], 512 << 10, false);
-    bench_matmul_shape(c, &b, 1536, 48, 2 << 20, false);
-    bench_matmul_shape(c, &b, 2048, 48, 2 << 20, false);
-    if (l > TG_LAYOUT_BF16) bench_matmul_shape(c, &b, 1536, 48, 2 << 20, true);
+        bench_matmul_shape(c, &b, 576, counts[i], 512 << 10, 0);
+    bench_matmul_shape(c, &b, 1536, 48, 2 << 20, 0);
+    bench_matmul_shape(c, &b, 2048, 48, 2 << 20, 0);
+    if (l <= TG_LAYOUT_BF16) return;
+    bench_matmul_shape(c, &b, 576, 48, 512 << 10, 1);
+    bench_matmul_shape(c, &b, 576, 48, 512 << 10, 2);
+    bench_matmul_shape(c, &b, 1536, 48, 2 << 20, 48);
 }
 
 #endif

@@ -16,23 +16,24 @@ enum { N_LENGTHS = 135 };
 
 static void check_quantize(check *c)
 {
-    for (int32_t i = 0; i < N_LENGTHS * N_MOODS * 2; i++) {
-        int32_t n = next_length(i % N_LENGTHS);
+    for (int32_t i = 0; i < N_LENGTHS * N_MOODS * MAP_KIND_COUNT; i++) {
+        int32_t n = next_length(i % N_LENGTHS), n_wide;
         mood how = (mood)(i / N_LENGTHS % N_MOODS);
-        bool is_wide = i / N_LENGTHS / N_MOODS;
-        snprintf(c->what, sizeof c->what, "n %d, wide %d, mood %d", n, is_wide, how);
+        map_kind kind = (map_kind)(i / N_LENGTHS / N_MOODS);
+        snprintf(c->what, sizeof c->what, "n %d, map %d, mood %d", n, kind, how);
+        const int16_t *map = draw_map(c, 3, n, kind, &n_wide);
         float *x = end_buffer(0, 4 * (size_t)n);
         fill_floats(c, x, (size_t)n, how);
-        size_t bytes = tg_a8_bytes(1, n, is_wide);
+        size_t bytes = tg_a8_bytes(1, n, n_wide);
         void *a = end_buffer(1, bytes), *b = end_buffer(2, bytes);
         tg_a8 got, want;
-        tg_a8_place(&got, a, 1, n, is_wide);
-        tg_a8_place(&want, b, 1, n, is_wide);
+        tg_a8_place(&got, a, 1, n, map, n_wide);
+        tg_a8_place(&want, b, 1, n, map, n_wide);
         c->k->quantize(&got, x, n);
         c->ref->quantize(&want, x, n);
         size_t codes = (size_t)got.padded, groups = codes / 32;
         compare_bytes(c, "hi", got.hi, want.hi, codes);
-        if (is_wide) compare_bytes(c, "lo", got.lo, want.lo, codes);
+        if (n_wide) compare_bytes(c, "lo", got.lo, want.lo, 32 * (size_t)n_wide);
         compare_floats(c, "scale", got.scale, want.scale, groups);
         compare_floats(c, "ssum", got.ssum, want.ssum, groups);
         compare_bytes(c, "sum", got.sum, want.sum, groups * 4);
@@ -44,21 +45,21 @@ static void check_quantize(check *c)
  * reciprocal and product (each 2^-24 of at most `top` codes). */
 static void truth_quantize(check *c)
 {
-    for (int32_t i = 0; i < 2 * N_LENGTHS; i++) {
-        int32_t n = next_length(i % N_LENGTHS);
-        bool is_wide = i >= N_LENGTHS;
-        double top = is_wide ? 32512 : 127;
-        snprintf(c->what, sizeof c->what, "n %d, wide %d", n, is_wide);
+    for (int32_t i = 0; i < MAP_KIND_COUNT * N_LENGTHS; i++) {
+        int32_t n = next_length(i % N_LENGTHS), n_wide;
+        map_kind kind = (map_kind)(i / N_LENGTHS);
+        snprintf(c->what, sizeof c->what, "n %d, map %d", n, kind);
+        const int16_t *map = draw_map(c, 3, n, kind, &n_wide);
         float *x = end_buffer(0, 4 * (size_t)n);
         fill_floats(c, x, (size_t)n, CALM);
         tg_a8 a;
-        tg_a8_place(&a, end_buffer(1, tg_a8_bytes(1, n, is_wide)), 1, n, is_wide);
+        tg_a8_place(&a, end_buffer(1, tg_a8_bytes(1, n, n_wide)), 1, n, map, n_wide);
         c->ref->quantize(&a, x, n);
         for (int64_t g = 0; g < a.padded / 32; g++) {
             int32_t sum = 0, half = 0;
-            double scale = (double)a.scale[g];
+            double scale = (double)a.scale[g], top = n_wide && map[g] >= 0 ? 32512 : 127;
             for (int64_t j = 32 * g; j < 32 * g + 32; j++) {
-                int32_t v = is_wide ? 256 * a.hi[j] + a.lo[j] : a.hi[j];
+                int32_t v = get_code(&a, j);
                 double want = j < n ? (double)x[j] : 0;
                 compare_bound(c, "x", (size_t)j, v * scale, want,
                               scale * (0.5 + top * 4 * 0x1p-24));

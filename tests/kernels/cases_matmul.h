@@ -212,26 +212,28 @@ static void make_matrix(check *c, matrix *x, tg_layout l, int32_t n_rows, int32_
 /* Activations of n_tokens rows in test buffer 1 (quantized) or 2 (floats). Kinds of codes:
  * quantized from floats, all 127, all -127 with low planes of -128. */
 static void make_activations(check *c, tg_a8 *a, const float **x, int32_t n_tokens, int32_t n_cols,
-                             bool is_wide, int kind, mood how)
+                             map_kind wide, int kind, mood how)
 {
+    int32_t n_wide;
+    const int16_t *map = draw_map(c, 8, n_cols, wide, &n_wide);
     size_t n = (size_t)n_tokens * (size_t)n_cols;
     float *values = end_buffer(2, 4 * n);
     fill_floats(c, values, n, how);
     *x = values;
-    tg_a8_place(a, end_buffer(1, tg_a8_bytes(n_tokens, n_cols, is_wide)), n_tokens, n_cols,
-                is_wide);
+    tg_a8_place(a, end_buffer(1, tg_a8_bytes(n_tokens, n_cols, n_wide)), n_tokens, n_cols, map,
+                n_wide);
     for (int32_t t = 0; t < n_tokens; t++) {
         tg_a8 row = tg_a8_from(a, t);
         c->ref->quantize(&row, values + (size_t)t * (size_t)n_cols, n_cols);
         for (int32_t i = 0; i < n_cols && kind; i++) {
+            int place = n_wide ? map[i / 32] : -1;
             row.hi[i] = kind == 1 ? 127 : -127;
-            if (is_wide) row.lo[i] = kind == 1 ? 127 : -128;
+            if (place >= 0) row.lo[32 * place + i % 32] = kind == 1 ? 127 : -128;
         }
         for (int64_t g = 0; g < row.padded / 32 && kind; g++) {
             row.sum[g] = row.half[g] = 0;
             for (int i = 0; i < 32; i++) {
-                int32_t v =
-                    is_wide ? 256 * row.hi[32 * g + i] + row.lo[32 * g + i] : row.hi[32 * g + i];
+                int32_t v = get_code(&row, 32 * g + i);
                 row.sum[g] += v;
                 if (i < 16) row.half[g] += v;
             }
@@ -257,22 +259,23 @@ static void run_matmul(const tg_kernels *k, const matrix *w, tg_matmul m)
     k->matmul[w->layout](&m);
 }
 
-/* One shape, everything else drawn: gap, bias, add, planes, hostility. */
+/* One shape, everything else drawn: gap, bias, add, wide groups, hostility. */
 static void check_matmul_shape(check *c, tg_layout l, shape s)
 {
     int code_kind = next_below(c, 8), act_kind = next_below(c, 6);
-    bool is_wild = next_below(c, 8) == 0, is_wide = next_below(c, 2), is_add = next_below(c, 2);
+    bool is_wild = next_below(c, 8) == 0, is_add = next_below(c, 2);
+    map_kind wide = (map_kind)next_below(c, MAP_KIND_COUNT);
     size_t gap = next_below(c, 3) ? 0 : 64 * (size_t)next_below(c, 40);
     mood how = is_wild ? POISONED : (mood)next_below(c, 2);
     snprintf(
         c->what, sizeof c->what,
-        "%d x %d, %d tokens, wide %d, add %d, gap %zu, codes %d, activations %d, mood %d, wild %d",
-        s.n_rows, s.n_cols, s.n_tokens, is_wide, is_add, gap, code_kind, act_kind, how, is_wild);
+        "%d x %d, %d tokens, map %d, add %d, gap %zu, codes %d, activations %d, mood %d, wild %d",
+        s.n_rows, s.n_cols, s.n_tokens, wide, is_add, gap, code_kind, act_kind, how, is_wild);
     matrix w;
     tg_a8 a;
     const float *x;
     make_matrix(c, &w, l, s.n_rows, s.n_cols, gap, code_kind, is_wild);
-    make_activations(c, &a, &x, s.n_tokens, s.n_cols, is_wide, act_kind > 2 ? 0 : act_kind, how);
+    make_activations(c, &a, &x, s.n_tokens, s.n_cols, wide, act_kind > 2 ? 0 : act_kind, how);
     float *bias = next_below(c, 2) ? end_buffer(3, 4 * (size_t)s.n_rows) : NULL;
     if (bias) fill_floats(c, bias, (size_t)s.n_rows, CALM);
     int64_t stride = s.n_rows + next_below(c, 20);
@@ -320,15 +323,15 @@ static void truth_matmul_of(check *c, tg_layout l)
 {
     bool is_quantized = tg_layout_rows[l].is_quantized;
     for (int i = 0; i < 60; i++) {
-        bool is_wide = is_quantized && i % 2;
+        map_kind wide = (map_kind)(i % MAP_KIND_COUNT);
         shape s = {1 + next_below(c, 40), 1 + next_below(c, 700), 1 + next_below(c, 3)};
         matrix w;
         tg_a8 a;
         const float *x;
-        snprintf(c->what, sizeof c->what, "%d x %d, %d tokens, wide %d", s.n_rows, s.n_cols,
-                 s.n_tokens, is_wide);
+        snprintf(c->what, sizeof c->what, "%d x %d, %d tokens, map %d", s.n_rows, s.n_cols,
+                 s.n_tokens, wide);
         make_matrix(c, &w, l, s.n_rows, s.n_cols, 0, next_below(c, 6), false);
-        make_activations(c, &a, &x, s.n_tokens, s.n_cols, is_wide, 0, CALM);
+        make_activations(c, &a, &x, s.n_tokens, s.n_cols, wide, 0, CALM);
         float *y = end_buffer(4, 4 * (size_t)(s.n_tokens * s.n_rows));
         run_matmul(c->ref, &w,
                    (tg_matmul){.n_tokens = s.n_tokens,
@@ -343,14 +346,13 @@ static void truth_matmul_of(check *c, tg_layout l)
                 double want = 0, mass = 0;
                 for (int64_t col = 0; col < s.n_cols; col++) {
                     size_t at = (size_t)row * (size_t)w.padded + (size_t)col;
-                    int32_t code = is_wide ? 256 * q.hi[col] + q.lo[col] : q.hi[col];
-                    double v = is_quantized ? (double)q.scale[col / 32] * code
+                    double v = is_quantized ? (double)q.scale[col / 32] * get_code(&q, col)
                                             : (double)x[(int64_t)t * s.n_cols + col];
                     want += (w.factor[at] * w.code[at] + w.offset[at]) * v;
                     mass += (fabs(w.factor[at] * w.code[at]) + fabs(w.offset[at])) * fabs(v);
                 }
                 double n = is_quantized ? (double)w.padded / 32 + 4 : s.n_cols;
-                if (is_wide && l >= TG_LAYOUT_Q6_K) n *= 2;
+                if (a.n_wide && l >= TG_LAYOUT_Q6_K) n *= 2;
                 compare_bound(c, "y", (size_t)(t * s.n_rows + row), (double)y[t * s.n_rows + row],
                               want, n * 0x1p-24 * mass);
             }

@@ -168,4 +168,41 @@ static double get_ns(void)
     return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
 }
 
+/* ---- which groups of an input take two planes */
+
+typedef enum map_kind {
+    MAP_NONE,
+    MAP_ALL,
+    MAP_FIRST,
+    MAP_LAST, /* the group that columns may end in */
+    MAP_ADJACENT,
+    MAP_RANDOM,
+    MAP_KIND_COUNT
+} map_kind;
+
+/* Draws a map into buffer `which`; *n_wide are its wide groups. */
+static const int16_t *draw_map(check *c, int which, int64_t n_cols, map_kind kind, int32_t *n_wide)
+{
+    static int32_t list[4096];
+    int32_t n = (int32_t)((n_cols + 31) / 32), at = n > 1 ? next_below(c, n - 1) : 0;
+    int16_t *map = end_buffer(which, 2 * (size_t)tg_a8_n_groups(n_cols));
+    *n_wide = 0;
+    for (int32_t g = 0; g < n; g++) {
+        bool is_wide = kind == MAP_ALL || (kind == MAP_FIRST && g == 0) ||
+                       (kind == MAP_LAST && g == n - 1) ||
+                       (kind == MAP_ADJACENT && (g == at || g == at + 1)) ||
+                       (kind == MAP_RANDOM && next_below(c, 3) == 0);
+        if (is_wide) list[(*n_wide)++] = g;
+    }
+    tg_a8_map(map, n_cols, list, *n_wide);
+    return map;
+}
+
+/* Column `col` of a row as the integer that contract 5 made of it. */
+static int32_t get_code(const tg_a8 *row, int64_t col)
+{
+    int place = row->wide ? row->wide[col / 32] : -1;
+    return place < 0 ? row->hi[col] : 256 * row->hi[col] + row->lo[32 * place + col % 32];
+}
+
 #endif

@@ -19,6 +19,7 @@ typedef struct handmade {
     tg_instr instrs[HAND_INSTRS];
     tg_segment segments[3];
     int32_t layer_refs[1];
+    int32_t wide[2]; /* 0: the list of q, k and v; 0: of nobody */
 } handmade;
 
 static inline tg_instr hand_instr(tg_op op, int32_t out, int32_t in0, int32_t in1, tg_attrs attrs)
@@ -93,6 +94,8 @@ static inline void hand_weights(handmade *h)
                               .cols = rows[i].cols,
                               .offset = at,
                               .tile_stride = rows[i].is_plain ? 0 : 1088};
+        bool is_qkv = rows[i].role >= TG_W_Q && rows[i].role <= TG_W_V;
+        h->weights[i].n_wide = is_qkv; /* the only group of 16 columns */
         at += n;
     }
     h->program.weights_bytes = at;
@@ -118,6 +121,8 @@ static inline void hand_make(handmade *h)
                               .n_weights = HAND_WEIGHTS,
                               .n_kv_groups = 1,
                               .n_plans = HAND_PLANS,
+                              .n_wide = 2,
+                              .wide = h->wide,
                               .layers = h->layers,
                               .weights = h->weights,
                               .plans = h->plans};

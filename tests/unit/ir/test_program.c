@@ -42,6 +42,8 @@ static void opening_what_was_printed_gives_the_same_program(void **state)
     assert_memory_equal(p.kv_groups, h.program.kv_groups, sizeof p.kv_groups);
     assert_memory_equal(p.weights, h.weights, sizeof h.weights);
     assert_memory_equal(p.layers, h.layers, sizeof h.layers);
+    assert_int_equal(p.n_wide, 2);
+    assert_memory_equal(p.wide, h.wide, sizeof h.wide);
     for (int32_t i = 0; i < HAND_PLANS; i++) {
         assert_int_equal(p.plans[i].kind, h.plans[i].kind);
         assert_memory_equal(&p.plans[i].bucket, &h.plans[i].bucket, sizeof(tg_bucket));
@@ -180,10 +182,36 @@ static void w_plain_matrix(handmade *h)
     h->weights[4].is_plain = 1;
     h->weights[4].layout = TG_LAYOUT_F32;
     h->weights[4].tile_stride = 0;
+    h->weights[4].n_wide = 0;
 }
 static void w_tiled_norm(handmade *h)
 {
-    h->weights[3] = (tg_weight_entry){TG_W_ATTN_NORM, 0, TG_LAYOUT_Q8_0, 0, 16, 1, 0, 1088};
+    h->weights[3] = (tg_weight_entry){TG_W_ATTN_NORM, 0, TG_LAYOUT_Q8_0, 0, 16, 1, 0, 1088, 0, 0};
+}
+static void w_wide_count(handmade *h)
+{
+    h->weights[4].n_wide = 2;
+}
+static void w_wide_place(handmade *h)
+{
+    h->weights[4].first_wide = 2;
+}
+static void w_wide_beyond(handmade *h)
+{
+    h->wide[0] = 1;
+}
+static void w_wide_order(handmade *h)
+{
+    h->weights[4].cols = 64; /* two groups, both said to be the first */
+    h->weights[4].n_wide = 2;
+}
+static void w_wide_floats(handmade *h)
+{
+    h->weights[3].n_wide = 1;
+}
+static void w_wide_differ(handmade *h)
+{
+    h->weights[5].n_wide = 0;
 }
 static void w_head_dim(handmade *h)
 {
@@ -383,6 +411,13 @@ static const wrong wrongs[] = {
     {"and 4 pages cannot be", w_pages},
     {"33 outs", w_outs},
     {"3 tokens", w_token_count},
+    {"weight 'q' of layer 0 has 2 wide groups from entry 0; at most 1 of the", w_wide_count},
+    {"has 1 wide groups from entry 2", w_wide_place},
+    {"weight 'q' of layer 0: wide group 0 is 1, which is out of order or beyond the 1",
+     w_wide_beyond},
+    {"wide group 1 is 0, which is out of order", w_wide_order},
+    {"weight 'attn_norm' of layer 0 has 1 wide groups from entry 0; at most 0", w_wide_floats},
+    {"weights 'q' and 'k' of layer 0 read one input", w_wide_differ},
     {"the table has 40 rows instead of 48", w_embed_rows},
 };
 
@@ -436,10 +471,10 @@ static void a_block_of_another_version_says_so(void **state)
     tg_err e = {0};
     hand_make(&h);
     uint8_t *block = print(&h.program, &n);
-    block[8] = 2;
+    block[8] = 3;
     assert_int_equal(tg_program_open(&p, &arena, block, n, &e), TG_E_UNSUPPORTED);
     assert_string_equal(e.msg,
-                        "the program has format 2, this build reads 1; export the model again");
+                        "the program has format 3, this build reads 2; export the model again");
     tg_mem_free(block);
 }
 

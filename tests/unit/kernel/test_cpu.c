@@ -55,24 +55,41 @@ static void every_tier_fills_every_entry(void **state)
 static void rows_of_activations_do_not_overlap(void **state)
 {
     (void)state;
-    for (int is_wide = 0; is_wide < 2; is_wide++) {
+    for (int32_t n_wide = 0; n_wide <= 10; n_wide++) {
         _Alignas(64) static char memory[1 << 16];
         enum { TOKENS = 3, COLS = 300 };
-        size_t bytes = tg_a8_bytes(TOKENS, COLS, is_wide);
+        static const int32_t list[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+        static int16_t map[64];
+        size_t bytes = tg_a8_bytes(TOKENS, COLS, n_wide);
         assert_true(bytes <= sizeof memory);
+        assert_true(n_wide == 0 || bytes >= tg_a8_bytes(TOKENS, COLS, n_wide - 1));
         tg_a8 a;
-        tg_a8_place(&a, memory, TOKENS, COLS, is_wide);
+        tg_a8_map(map, COLS, list, n_wide);
+        tg_a8_place(&a, memory, TOKENS, COLS, map, n_wide);
         assert_true(a.padded >= 512 && a.padded % 64 == 0); /* two K quanta */
-        assert_true((a.lo != NULL) == is_wide);
+        assert_true((a.lo != NULL) == (n_wide > 0));
         size_t codes = TOKENS * (size_t)a.padded, groups = codes / 32;
-        char *end = is_wide ? (char *)a.lo + codes : (char *)a.hi + codes;
-        assert_true((char *)a.scale >= end);
+        assert_true(a.hi + codes <= (n_wide ? a.lo : (int8_t *)a.scale));
+        assert_true(!n_wide || (char *)a.scale >= (char *)a.lo + TOKENS * 32 * n_wide);
         assert_true((char *)(a.half + groups) <= memory + bytes);
         tg_a8 row = tg_a8_from(&a, 2);
         assert_ptr_equal(row.hi, a.hi + 2 * a.padded);
         assert_ptr_equal(row.scale, a.scale + 2 * a.padded / 32);
         assert_ptr_equal(row.half, a.half + 2 * a.padded / 32);
+        assert_ptr_equal(row.lo, n_wide ? a.lo + 2 * 32 * n_wide : NULL);
     }
+}
+
+static void a_map_counts_its_wide_groups_in_order(void **state)
+{
+    (void)state;
+    enum { COLS = 200 }; /* 7 groups, of 10 that a row holds (256 columns and a line) */
+    static const int32_t list[] = {1, 2, 6};
+    static const int16_t want[] = {-1, 0, 1, -1, -1, -1, 2, -1, -1, -1};
+    int16_t map[10];
+    assert_int_equal(tg_a8_n_groups(COLS), 10);
+    tg_a8_map(map, COLS, list, 3);
+    assert_memory_equal(map, want, sizeof want);
 }
 
 static volatile float tiny = 0x1p-126f, third = 3.0f, one = 1.0f;
@@ -101,6 +118,7 @@ int main(void)
         cmocka_unit_test(the_environment_lowers_the_tier),
         cmocka_unit_test(every_tier_fills_every_entry),
         cmocka_unit_test(rows_of_activations_do_not_overlap),
+        cmocka_unit_test(a_map_counts_its_wide_groups_in_order),
         cmocka_unit_test(a_step_keeps_denormals_and_rounds_to_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * wide.c - the table of wide groups: the lists of all weights, equal ones stored once. */
+#include "compile/compile.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct widener {
+    tg_weight_entry *weights; /* the new table */
+    int32_t n_weights;        /* filled so far */
+    tg_buf lists;             /* int32_t each */
+    int32_t *list;            /* of one weight */
+} widener;
+
+static const int32_t *get_lists(const widener *w)
+{
+    return (const int32_t *)(const void *)w->lists.ptr;
+}
+
+/* Where an equal list stands, or a new place at the end. */
+static int32_t add_list(widener *w, int32_t n)
+{
+    size_t n_bytes = (size_t)n * sizeof *w->list;
+    if (n == 0) return 0;
+    for (int32_t i = 0; i < w->n_weights; i++) {
+        const tg_weight_entry *x = &w->weights[i];
+        if (x->n_wide == n && memcmp(get_lists(w) + x->first_wide, w->list, n_bytes) == 0)
+            return x->first_wide;
+    }
+    int32_t at = (int32_t)(w->lists.len / sizeof *w->list);
+    tg_buf_add(&w->lists, w->list, n_bytes);
+    return at;
+}
+
+static tg_status widen_entry(widener *w, tg_weight_entry *x, tg_choose_wide_fn *choose,
+                             void *context, tg_err *e)
+{
+    x->first_wide = x->n_wide = 0;
+    if (x->is_plain || !tg_layout_rows[x->layout].is_quantized) return TG_OK;
+    int32_t n = choose(context, x, w->list);
+    if (n > INT16_MAX)
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "weight '%s' has %" PRId64 " columns; two planes are possible for %d of "
+                       "them: use int8 activations",
+                       tg_weight_role_name((tg_weight_role)x->role), x->cols,
+                       INT16_MAX * TG_GROUP_COLS);
+    x->first_wide = add_list(w, n);
+    x->n_wide = n;
+    return tg_buf_check(&w->lists, e);
+}
+
+static tg_status widen_all(widener *w, tg_compiled *c, tg_choose_wide_fn *choose, void *context,
+                           tg_err *e)
+{
+    tg_program *p = &c->program;
+    for (int32_t i = 0; i < p->n_weights; i++) {
+        w->weights[i] = p->weights[i];
+        TG_TRY(widen_entry(w, &w->weights[i], choose, context, e));
+        w->n_weights = i + 1;
+    }
+    size_t n_bytes = w->lists.len;
+    int32_t *lists = TG_ARENA_ARRAY(&c->arena, int32_t, n_bytes / sizeof *lists);
+    if (!lists) return tg_fail_nomem(e, n_bytes, "the lists of wide groups");
+    if (n_bytes) memcpy(lists, w->lists.ptr, n_bytes);
+    p->weights = w->weights;
+    p->wide = lists;
+    p->n_wide = (int32_t)(n_bytes / sizeof *lists);
+    return TG_OK;
+}
+
+tg_status tg_compiled_widen(tg_compiled *c, tg_choose_wide_fn *choose, void *context, tg_err *e)
+{
+    widener w = {0};
+    int64_t most = 1;
+    for (int32_t i = 0; i < c->program.n_weights; i++)
+        most = TG_MAX(most, tg_div_up(c->program.weights[i].cols, TG_GROUP_COLS));
+    w.list = TG_NEW_ARRAY(int32_t, most);
+    w.weights = TG_ARENA_ARRAY(&c->arena, tg_weight_entry, c->program.n_weights);
+    tg_status s = w.list && w.weights
+                      ? widen_all(&w, c, choose, context, e)
+                      : tg_fail_nomem(e, (size_t)most * sizeof *w.list, "the lists of wide groups");
+    tg_buf_deinit(&w.lists);
+    tg_mem_free(w.list);
+    return s;
+}
