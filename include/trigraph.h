@@ -217,6 +217,7 @@ typedef struct tg_cost {
     const char *op;     /* "qkv", "attention", ...; static */
     const char *weight; /* the role of its first matrix, "" where it has none; static */
     int64_t n_steps;    /* steps of this kind */
+    int64_t n_tokens;   /* computed in them, of all rows */
     int64_t n_calls;    /* of the operation, in all of them */
     double seconds, n_bytes, n_products;
 } tg_cost;
@@ -229,6 +230,21 @@ TG_CHECKED_API tg_status tg_engine_begin_profile(tg_engine *g, tg_err *e);
 TG_API void tg_engine_end_profile(tg_engine *g);
 /* Returns how many there are so far; writes at most n_max. */
 TG_API int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max);
+
+/* Steps to be timed by themselves, over made-up tokens. A step of one token a row is what decoding
+ * does; one of n tokens verifies n - 1 drafts in every row. */
+typedef struct tg_trial {
+    int32_t n_rows;          /* rows that take part, 1 to the model's batch */
+    int32_t depth;           /* tokens that every row holds before each step */
+    const int32_t *n_tokens; /* [n_cases] of a row and step: 1 to the model's speculation + 1 */
+    int32_t n_cases;
+    int32_t n_rounds; /* each round runs every case once, in turn */
+} tg_trial;
+
+/* Milliseconds of every step, ms [n_rounds][n_cases]. TG_E_BUSY while a request is running; what
+ * the rows had cached is forgotten. From the thread that may call tg_engine_step. */
+TG_CHECKED_API tg_status tg_engine_time_steps(tg_engine *g, const tg_trial *o, double *ms,
+                                              tg_err *e);
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 

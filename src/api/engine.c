@@ -1,28 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine.c - requests on their way through a scheduler.
- *
- * Two locks. `step_lock` is held while a step runs and by whoever takes a request out of the
- * scheduler: it protects executor, scheduler and tasks. `lock` is held for moments: it protects the
- * inbox and what readers of a request see. They are taken in this order; callbacks run under the
- * first one only. */
-#include "api/api.h"
-#include "device/cpu_device.h"
-#include "run/sched.h"
+ * engine.c - requests on their way through a scheduler. */
+#include "api/engine.h"
 
 #include <math.h>
 #include <string.h>
-
-struct tg_engine {
-    tg_model *model;
-    tg_exec *exec;
-    tg_sched *sched;
-    pthread_mutex_t step_lock, lock;
-    pthread_cond_t changed; /* with `lock`: a request came, ended, or the engine stops */
-    tg_request *inbox;      /* submitted, not yet in the scheduler; oldest first */
-    tg_request *running;    /* in the scheduler; may hold some that have just ended */
-    pthread_t thread;
-    bool is_started, is_stopping;
-};
 
 struct tg_request {
     tg_engine *engine;
@@ -90,46 +71,6 @@ tg_engine_info tg_engine_get_info(const tg_engine *g)
 {
     tg_cpu_info i = tg_cpu_device_get_info(tg_exec_device(g->exec));
     return (tg_engine_info){.n_threads = i.n_threads, .cpu_tier = i.tier};
-}
-
-/* ---- measuring */
-
-tg_status tg_engine_begin_profile(tg_engine *g, tg_err *e)
-{
-    pthread_mutex_lock(&g->step_lock);
-    tg_status s = tg_cpu_device_begin_profile(tg_exec_device(g->exec), e);
-    pthread_mutex_unlock(&g->step_lock);
-    return s;
-}
-
-void tg_engine_end_profile(tg_engine *g)
-{
-    pthread_mutex_lock(&g->step_lock);
-    tg_cpu_device_end_profile(tg_exec_device(g->exec));
-    pthread_mutex_unlock(&g->step_lock);
-}
-
-int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max)
-{
-    tg_cpu_cost rows[TG_MAX_COSTS];
-    pthread_mutex_lock(&g->step_lock);
-    int32_t n = tg_cpu_device_read_profile(tg_exec_device(g->exec), rows, TG_MAX_COSTS);
-    pthread_mutex_unlock(&g->step_lock);
-    TG_ASSERT(n <= TG_MAX_COSTS);
-    for (int32_t i = 0; i < TG_MIN(n, n_max); i++) {
-        const tg_cpu_cost *r = &rows[i];
-        costs[i] = (tg_cost){
-            .step = tg_kind_name((tg_kind)r->kind),
-            .op = tg_op_get((tg_op)r->op)->name,
-            .weight = r->role == TG_NONE ? "" : tg_weight_role_name((tg_weight_role)r->role),
-            .n_steps = r->n_steps,
-            .n_calls = r->n_calls,
-            .seconds = (double)r->ns / 1e9,
-            .n_bytes = (double)r->n_bytes,
-            .n_products = (double)r->n_products,
-        };
-    }
-    return n;
 }
 
 /* ---- text of an answer, on the stepping thread */
@@ -517,7 +458,7 @@ static tg_status show_row(const eval *v, int32_t i, int32_t out, tg_err *e)
 
 static tg_status run_eval(const eval *v, tg_err *e)
 {
-    TG_TRY(tg_sched_clear_row(v->engine->sched, e));
+    TG_TRY(tg_sched_clear_rows(v->engine->sched, 1, e));
     for (int32_t at = 0; at < v->n_tokens; at += v->chunk) {
         int32_t n = TG_MIN(v->chunk, v->n_tokens - at);
         tg_exec_row row = {.tokens = v->tokens + at, .n_tokens = n, .position = at, .n_outs = n};

@@ -8,6 +8,7 @@
 #include "app/command.h"
 #include "app/costs.h"
 #include "app/report.h"
+#include "app/trial.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -37,90 +38,234 @@ static const struct {
     [TG_METRIC_RSS] = {"peak_rss_mb", "peak memory, MB"},
 };
 
+/* One row's request. */
+typedef struct lane {
+    tg_request *request;
+    int32_t *prompt; /* [depth + n_prompt] */
+    int32_t n_ids;   /* of the answer so far */
+} lane;
+
 typedef struct tg_bench {
     tg_session session;
-    int32_t n_prompt, n_gen, n_runs;
+    int32_t depth, n_prompt, n_gen, n_rows, n_runs;
     double *samples[TG_METRIC_COUNT]; /* n_runs each; sorted at the end */
-    int32_t *prompt;
-    tg_costs costs; /* of --profile */
+    lane *lanes;                      /* [n_rows] */
+    tg_costs costs;                   /* of --profile */
+    tg_verification verification;     /* of --verify */
     tg_arena arena;
 } tg_bench;
 
-/* Ids from all over the vocabulary, other ones for every run: a prompt seen before would be found
- * in the prefix cache and cost nothing. (A multiplicative hash; any spread will do.) */
-static void fill_prompt(tg_bench *b, int32_t run)
+/* Ids from all over the vocabulary, other ones for every run and row: a prompt seen before would be
+ * found in the prefix cache and cost nothing. (A multiplicative hash; any spread will do.) */
+static void fill_prompts(tg_bench *b, int32_t run)
 {
-    for (int32_t i = 0; i < b->n_prompt; i++) {
-        uint64_t x = ((uint64_t)(run + 2) << 32 | (uint32_t)i) * 0x9e3779b97f4a7c15u;
-        b->prompt[i] = (int32_t)((x >> 33) % (uint64_t)b->session.info.n_vocab);
+    for (int32_t r = 0; r < b->n_rows; r++)
+        for (int32_t i = 0; i < b->depth + b->n_prompt; i++) {
+            uint64_t seed = (uint64_t)(run + 2) * (uint64_t)b->n_rows + (uint64_t)r;
+            uint64_t x = (seed << 32 | (uint32_t)i) * 0x9e3779b97f4a7c15u;
+            b->lanes[r].prompt[i] = (int32_t)((x >> 33) % (uint64_t)b->session.info.n_vocab);
+        }
+}
+
+static bool count_ids(void *context, const char *text, size_t n_bytes, const int32_t *ids,
+                      int32_t n_ids)
+{
+    lane *l = context;
+    (void)text;
+    (void)n_bytes;
+    (void)ids;
+    l->n_ids += n_ids;
+    return tg_signal_find() != 0;
+}
+
+/* Submits the first n_tokens of every row's prompt. */
+static tg_status submit(tg_bench *b, int32_t n_tokens, int32_t n_answer, tg_err *e)
+{
+    for (int32_t r = 0; r < b->n_rows; r++) {
+        lane *l = &b->lanes[r];
+        tg_request_options o = {
+            .max_tokens = n_answer, .ignore_eos = true, .on_text = count_ids, .context = l};
+        l->n_ids = 0;
+        TG_TRY(tg_engine_submit(&l->request, b->session.engine, l->prompt, n_tokens, &o, e));
+    }
+    return TG_OK;
+}
+
+static bool all_have_begun(const tg_bench *b)
+{
+    for (int32_t r = 0; r < b->n_rows; r++)
+        if (b->lanes[r].n_ids == 0) return false;
+    return true;
+}
+
+static int64_t count_answers(const tg_bench *b)
+{
+    int64_t n = 0;
+    for (int32_t r = 0; r < b->n_rows; r++)
+        n += b->lanes[r].n_ids;
+    return n;
+}
+
+/* Steps until every request has ended. Returns in *speed the tokens a second of those steps that
+ * brought every row one, NaN without any: while other prompts are being read, and when some rows
+ * have finished, a step does less than --batch says. */
+static tg_status run_steps(tg_bench *b, double *speed, tg_err *e)
+{
+    int64_t n_steps = 0, ns = 0;
+    for (bool is_idle = false; !is_idle;) {
+        bool is_decoding = all_have_begun(b);
+        int64_t before = count_answers(b), start = tg_time_ns();
+        TG_TRY(tg_engine_step(b->session.engine, &is_idle, e));
+        if (is_decoding && count_answers(b) == before + b->n_rows) {
+            ns += tg_time_ns() - start;
+            n_steps++;
+        }
+        for (int32_t r = 0; tg_signal_find() && r < b->n_rows; r++)
+            tg_request_cancel(b->lanes[r].request);
+    }
+    *speed = n_steps > 0 ? 1e9 * (double)n_steps * b->n_rows / (double)ns : NAN;
+    return TG_OK;
+}
+
+/* What the requests say of themselves; the first failure is the run's. */
+static tg_status take_stats(tg_bench *b, int32_t n_cached, double *prompt_speed, double *ttft,
+                            tg_err *e)
+{
+    double n_tokens = 0, ms = 0;
+    *ttft = 0;
+    for (int32_t r = 0; r < b->n_rows; r++) {
+        TG_TRY(tg_request_wait(b->lanes[r].request, e));
+        tg_request_stats s = tg_request_get_stats(b->lanes[r].request);
+        if (s.finish == TG_FINISH_CANCELLED) return tg_fail(e, TG_E_CANCELLED, "interrupted");
+        /* More is chance: with few ids in the vocabulary two made-up prompts may begin alike. */
+        if (s.n_cached_tokens < n_cached)
+            return tg_fail(e, TG_E_UNSUPPORTED,
+                           "row %d went on from %d tokens and not from --depth %d", r + 1,
+                           s.n_cached_tokens, n_cached);
+        n_tokens += s.n_prompt_tokens - s.n_cached_tokens;
+        ms += s.prompt_ms;
+        *ttft = TG_MAX(*ttft, s.ttft_ms);
+    }
+    *prompt_speed = ms > 0 ? 1000 * n_tokens / ms : NAN;
+    return TG_OK;
+}
+
+static void free_requests(tg_bench *b)
+{
+    for (int32_t r = 0; r < b->n_rows; r++) {
+        tg_request_free(b->lanes[r].request);
+        b->lanes[r].request = NULL;
     }
 }
 
-/* One prompt and its answer. Runs from 0 to n_runs - 1 are counted. */
-static tg_status measure_run(tg_bench *b, int32_t run, tg_err *e)
+/* Every row reads its first `depth` tokens, which the prompt then finds cached. */
+static tg_status fill_rows(tg_bench *b, tg_err *e)
 {
-    tg_request_options o = {.max_tokens = b->n_gen, .ignore_eos = true};
-    tg_answer x = {0};
-    fill_prompt(b, run);
-    tg_status s = tg_answer_run(&x, &b->session, b->prompt, b->n_prompt, &o, e);
-    if (s == TG_OK && x.stats.finish == TG_FINISH_CANCELLED)
-        s = tg_fail(e, TG_E_CANCELLED, "interrupted");
-    if (s == TG_OK && run >= 0 && run < b->n_runs) {
-        b->samples[TG_METRIC_PROMPT][run] = tg_answer_prompt_speed(&x.stats);
-        b->samples[TG_METRIC_DECODE][run] = tg_answer_decode_speed(&x.stats);
-        b->samples[TG_METRIC_TTFT][run] = x.stats.ttft_ms;
-    }
-    tg_answer_deinit(&x);
+    double ignored, ttft;
+    if (b->depth == 0) return TG_OK;
+    tg_status s = submit(b, b->depth, 1, e);
+    if (s == TG_OK) s = run_steps(b, &ignored, e);
+    if (s == TG_OK) s = take_stats(b, 0, &ignored, &ttft, e);
+    free_requests(b);
     return s;
 }
 
-/* One more run, which is not among the samples: being timed costs it a little. */
+/* A prompt and an answer in every row. Runs from 0 to n_runs - 1 are counted, and one after them
+ * is profiled: being timed costs it a little. */
+static tg_status measure_run(tg_bench *b, int32_t run, bool is_profiled, tg_err *e)
+{
+    double prompt = 0, decode = 0, ttft = 0;
+    fill_prompts(b, run);
+    TG_TRY(fill_rows(b, e));
+    if (is_profiled) TG_TRY(tg_engine_begin_profile(b->session.engine, e));
+    tg_status s = submit(b, b->depth + b->n_prompt, b->n_gen, e);
+    if (s == TG_OK) s = run_steps(b, &decode, e);
+    if (s == TG_OK) s = take_stats(b, b->depth, &prompt, &ttft, e);
+    free_requests(b);
+    if (s == TG_OK && run >= 0 && run < b->n_runs) {
+        b->samples[TG_METRIC_PROMPT][run] = prompt;
+        b->samples[TG_METRIC_DECODE][run] = decode;
+        b->samples[TG_METRIC_TTFT][run] = ttft;
+    }
+    return s;
+}
+
+/* A prompt and an answer, then steps that verify. */
 static tg_status measure_costs(tg_bench *b, tg_err *e)
 {
-    TG_TRY(tg_engine_begin_profile(b->session.engine, e));
-    TG_TRY(measure_run(b, b->n_runs, e));
-    tg_costs_take(&b->costs, b->session.engine);
+    TG_TRY(measure_run(b, b->n_runs, true, e));
+    tg_costs_take(&b->costs, b->session.engine, NULL);
+    if (b->session.info.speculation > 0) {
+        TG_TRY(tg_engine_begin_profile(b->session.engine, e));
+        TG_TRY(tg_verification_run(&(tg_verification){.is_longest_only = true}, &b->session,
+                                   b->n_rows, b->depth + b->n_prompt, 1, e));
+        tg_costs_take(&b->costs, b->session.engine, "speculate");
+    }
     tg_engine_end_profile(b->session.engine);
     return TG_OK;
 }
 
-/* A prompt and an answer that do not fit are refused before anything is measured: a row that
- * fills up would end the answer early and the speed would be that of another length. */
+/* What cannot be measured is refused before anything is: a row that fills up would end the answer
+ * early and the speed would be that of another length. */
+static tg_status check_shape(const tg_bench *b, const tg_args *a, tg_err *e)
+{
+    const tg_model_info *m = &b->session.info;
+    if ((int64_t)b->depth + b->n_prompt + b->n_gen > m->max_length)
+        return tg_fail(e, TG_E_LIMIT,
+                       "%" PRId32 " tokens before, a prompt of %" PRId32
+                       " and an answer of %" PRId32 " exceed the model's max-length of %" PRId32
+                       "; take smaller --depth, -p and -n, or export it with a larger --max-length",
+                       b->depth, b->n_prompt, b->n_gen, m->max_length);
+    if (b->n_rows > m->batch)
+        return tg_fail(e, TG_E_LIMIT,
+                       "--batch %" PRId32 " is more than the %" PRId32
+                       " rows the model was exported with; export it with --batch %" PRId32,
+                       b->n_rows, m->batch, b->n_rows);
+    if (a->is_set[TG_OPT_BENCH_VERIFY] && m->speculation == 0)
+        return tg_fail(e, TG_E_LIMIT,
+                       "--verify has no steps to measure: the model was exported with "
+                       "--speculation 0; export it with --speculation 7");
+    return TG_OK;
+}
+
+static tg_status make_room(tg_bench *b, tg_err *e)
+{
+    size_t n_tokens = (size_t)b->depth + (size_t)b->n_prompt;
+    b->lanes = TG_ARENA_ARRAY(&b->arena, lane, b->n_rows);
+    bool is_ok = b->lanes != NULL;
+    for (int32_t r = 0; is_ok && r < b->n_rows; r++) {
+        b->lanes[r].prompt = TG_ARENA_ARRAY(&b->arena, int32_t, (int64_t)n_tokens);
+        is_ok = b->lanes[r].prompt != NULL;
+    }
+    for (int m = 0; m < TG_METRIC_COUNT && is_ok; m++) {
+        b->samples[m] = TG_ARENA_ARRAY(&b->arena, double, b->n_runs);
+        is_ok = b->samples[m] != NULL;
+    }
+    return is_ok ? TG_OK : tg_fail_nomem(e, n_tokens * 4, "prompts and measurements");
+}
+
 static tg_status measure(tg_bench *b, const tg_args *a, tg_err *e)
 {
     TG_TRY(tg_session_find(&b->session.dir, a->operand, e));
+    TG_TRY(make_room(b, e));
     for (int32_t i = 0; i < b->n_runs; i++) {
         tg_session_unload(&b->session);
         TG_TRY(tg_session_load(&b->session, a, e));
         b->samples[TG_METRIC_LOAD][i] = b->session.load_ms;
     }
-    if ((int64_t)b->n_prompt + b->n_gen > b->session.info.max_length)
-        return tg_fail(e, TG_E_LIMIT,
-                       "a prompt of %" PRId32 " and an answer of %" PRId32
-                       " tokens exceed the model's max-length of %" PRId32
-                       "; take smaller -p and -n, or export it with a larger --max-length",
-                       b->n_prompt, b->n_gen, b->session.info.max_length);
+    TG_TRY(check_shape(b, a, e));
     for (int32_t i = -1; i < b->n_runs; i++)
-        TG_TRY(measure_run(b, i, e));
+        TG_TRY(measure_run(b, i, false, e));
     for (int32_t i = 0; i < b->n_runs; i++) /* a peak has one value */
         b->samples[TG_METRIC_RSS][i] = (double)tg_memory_peak_bytes() / 1e6;
+    if (a->is_set[TG_OPT_BENCH_VERIFY])
+        TG_TRY(tg_verification_run(&b->verification, &b->session, b->n_rows, b->depth + b->n_prompt,
+                                   b->n_runs, e));
     return a->is_set[TG_OPT_PROFILE] ? measure_costs(b, e) : TG_OK;
 }
 
-/* For qsort. NaN, a speed without a step, compares equal to all: it stays where it is. */
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The mean of the middle two when n is even, as Python's statistics.median has it. */
-static double median(const double *sorted, int32_t n)
-{
-    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-}
-
-/* Keys that others parse: the five metrics first, then the circumstances. */
+/* Keys that others parse: the five metrics first, then the circumstances, then what was asked for
+ * beyond. */
 static void print_json(const tg_bench *b, tg_buf *out)
 {
     tg_engine_info info = tg_engine_get_info(b->session.engine);
@@ -128,23 +273,26 @@ static void print_json(const tg_bench *b, tg_buf *out)
     for (int m = 0; m < TG_METRIC_COUNT; m++) {
         const double *x = b->samples[m];
         tg_report_begin(out, metrics[m].key);
-        tg_report_add_real(out, "median", median(x, b->n_runs));
+        tg_report_add_real(out, "median", tg_median(x, b->n_runs));
         tg_report_add_real(out, "min", x[0]);
         tg_report_add_real(out, "max", x[b->n_runs - 1]);
         tg_report_end(out);
     }
     tg_report_add_int(out, "n_prompt", b->n_prompt);
     tg_report_add_int(out, "n_gen", b->n_gen);
+    tg_report_add_int(out, "depth", b->depth);
+    tg_report_add_int(out, "batch", b->n_rows);
     tg_report_add_int(out, "repetitions", b->n_runs);
     tg_report_add_int(out, "threads", info.n_threads);
     tg_report_add_text(out, "cpu_tier", tg_str_from_cstr(info.cpu_tier));
     tg_report_add_text(out, "version", tg_str_from_cstr(tg_version()));
+    if (b->verification.n_cases > 0) tg_verification_report(&b->verification, out);
     if (b->costs.n > 0) tg_costs_report(&b->costs, out);
     tg_report_end(out);
     tg_buf_add_byte(out, '\n');
 }
 
-/* A table in Markdown: it is what people paste next to another engine's. */
+/* Tables in Markdown: they are what people paste next to another engine's. */
 static void print_table(const tg_bench *b, tg_buf *out)
 {
     tg_engine_info info = tg_engine_get_info(b->session.engine);
@@ -153,13 +301,16 @@ static void print_table(const tg_bench *b, tg_buf *out)
     for (int m = 0; m < TG_METRIC_COUNT; m++) {
         const double *x = b->samples[m];
         tg_buf_printf(out, "| %-18s | %10.2f | %10.2f | %10.2f |\n", metrics[m].title,
-                      median(x, b->n_runs), x[0], x[b->n_runs - 1]);
+                      tg_median(x, b->n_runs), x[0], x[b->n_runs - 1]);
     }
+    tg_buf_printf(out, "\n%s: ", tg_model_get_info(b->session.model).architecture);
+    if (b->n_rows > 1) tg_buf_printf(out, "%" PRId32 " rows, ", b->n_rows);
+    if (b->depth > 0) tg_buf_printf(out, "depth %" PRId32 ", ", b->depth);
     tg_buf_printf(out,
-                  "\n%s: prompt %" PRId32 ", answer %" PRId32 ", %" PRId32 " runs, %" PRId32
+                  "prompt %" PRId32 ", answer %" PRId32 ", %" PRId32 " runs, %" PRId32
                   " threads, %s, trigraph %s\n",
-                  tg_model_get_info(b->session.model).architecture, b->n_prompt, b->n_gen,
-                  b->n_runs, info.n_threads, info.cpu_tier, tg_version());
+                  b->n_prompt, b->n_gen, b->n_runs, info.n_threads, info.cpu_tier, tg_version());
+    if (b->verification.n_cases > 0) tg_verification_print(&b->verification, out);
     tg_costs_print(&b->costs, out);
 }
 
@@ -169,22 +320,17 @@ int tg_run_bench(const tg_args *a)
     tg_term out;
     tg_buf text = {0};
     tg_err e = {0};
-    tg_status s = TG_OK;
     tg_signals_catch();
     tg_term_init(&out, STDOUT_FILENO);
+    b.depth = (int32_t)a->number[TG_OPT_DEPTH];
     b.n_prompt = (int32_t)a->number[TG_OPT_N_PROMPT];
     b.n_gen = (int32_t)a->number[TG_OPT_N_GEN];
+    b.n_rows = (int32_t)a->number[TG_OPT_BENCH_BATCH];
     b.n_runs = (int32_t)a->number[TG_OPT_REPETITIONS];
-    b.prompt = TG_ARENA_ARRAY(&b.arena, int32_t, b.n_prompt);
-    if (!b.prompt) s = tg_fail_nomem(&e, (size_t)b.n_prompt * 4, "a prompt");
-    for (int m = 0; m < TG_METRIC_COUNT && s == TG_OK; m++) {
-        b.samples[m] = TG_ARENA_ARRAY(&b.arena, double, b.n_runs);
-        if (!b.samples[m]) s = tg_fail_nomem(&e, (size_t)b.n_runs * 8, "measurements");
-    }
-    if (s == TG_OK) s = measure(&b, a, &e);
+    tg_status s = measure(&b, a, &e);
     if (s == TG_OK) {
         for (int m = 0; m < TG_METRIC_COUNT; m++)
-            qsort(b.samples[m], (size_t)b.n_runs, sizeof(double), compare);
+            tg_sort(b.samples[m], b.n_runs);
         (a->is_set[TG_OPT_JSON] ? print_json : print_table)(&b, &text);
         tg_term_write(&out, tg_buf_str(&text));
         s = tg_buf_check(&text, &e);

@@ -17,9 +17,12 @@ static int compare(const void *a, const void *b)
     return (x->seconds < y->seconds) - (x->seconds > y->seconds);
 }
 
-void tg_costs_take(tg_costs *c, tg_engine *g)
+void tg_costs_take(tg_costs *c, tg_engine *g, const char *step)
 {
-    c->n = tg_engine_read_profile(g, c->rows, TG_MAX_COSTS);
+    tg_cost fresh[TG_MAX_COSTS];
+    int32_t n = tg_engine_read_profile(g, fresh, TG_MAX_COSTS);
+    for (int32_t i = 0; i < n && c->n < TG_MAX_COSTS; i++)
+        if (!step || strcmp(fresh[i].step, step) == 0) c->rows[c->n++] = fresh[i];
     qsort(c->rows, (size_t)c->n, sizeof c->rows[0], compare);
 }
 
@@ -54,7 +57,9 @@ void tg_costs_print(const tg_costs *c, tg_buf *out)
     for (int32_t begin = 0, end; begin < c->n; begin = end) {
         double all = find_kind(c, begin, &end);
         int64_t n_steps = c->rows[begin].n_steps;
-        tg_buf_printf(out, "\n%s steps: %" PRId64 " of %.1f us\n\n", c->rows[begin].step, n_steps,
+        tg_buf_printf(out, "\n%s steps: %" PRId64 " of %.0f tokens and %.1f us\n\n",
+                      c->rows[begin].step, n_steps,
+                      (double)c->rows[begin].n_tokens / (double)n_steps,
                       1e6 * all / (double)n_steps);
         tg_buf_printf(out, "| %-18s | %7s | %10s | %6s | %8s | %8s |\n", "operation", "share",
                       "us a step", "calls", "GB/s", "GMAC/s");
@@ -81,6 +86,7 @@ void tg_costs_report(const tg_costs *c, tg_buf *out)
         double all = find_kind(c, begin, &end);
         tg_report_begin(out, c->rows[begin].step);
         tg_report_add_int(out, "steps", c->rows[begin].n_steps);
+        tg_report_add_int(out, "tokens", c->rows[begin].n_tokens);
         tg_report_add_real(out, "seconds", all);
         tg_report_begin(out, "operations");
         for (int32_t i = begin; i < end; i++) {

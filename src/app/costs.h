@@ -12,8 +12,9 @@ typedef struct tg_costs {
     int32_t n;
 } tg_costs;
 
-/* Takes what the engine has added up since its profile began. */
-void tg_costs_take(tg_costs *c, tg_engine *g);
+/* Adds what the engine has counted since its profile began: of one kind of step, or with NULL of
+ * all. */
+void tg_costs_take(tg_costs *c, tg_engine *g, const char *step);
 
 /* Appends a table per kind of step: share of the step, microseconds and calls of a step, and the
  * rates at which the operation read its bytes and made its products. */

@@ -47,7 +47,8 @@ const tg_command tg_commands[TG_COMMAND_COUNT] = {
     [TG_COMMAND_BENCH] = {"bench", "MODEL", "[options]", "measure speed and memory",
                           "Speeds are tokens per second of the steps alone: tokenizing and loading "
                           "are not in them. Each repetition has a prompt of its own, so that none "
-                          "finds another's cache. Median, least and most are printed."},
+                          "finds another's cache. With --batch the first token is the last "
+                          "row's. Median, least and most are printed."},
 };
 
 const tg_option tg_options[TG_OPT_COUNT] = {

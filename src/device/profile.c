@@ -13,7 +13,7 @@ typedef struct cost {
 /* Indexed, not searched: adding takes the same few nanoseconds for every operation. */
 struct tg_profile {
     int64_t mark_ns; /* the end of the last instruction */
-    int64_t n_steps[TG_KIND_COUNT];
+    int64_t n_steps[TG_KIND_COUNT], n_tokens[TG_KIND_COUNT];
     cost costs[TG_KIND_COUNT][TG_OP_COUNT][NO_ROLE + 1];
 };
 
@@ -31,6 +31,7 @@ void tg_profile_free(tg_profile *p)
 void tg_profile_begin(tg_profile *p, const tg_step *s)
 {
     p->n_steps[s->plan->kind]++;
+    p->n_tokens[s->plan->kind] += s->counts.n_tokens;
     p->mark_ns = tg_time_ns();
 }
 
@@ -106,6 +107,7 @@ int32_t tg_profile_read(const tg_profile *p, tg_cpu_cost *rows, int32_t n_max)
                         .op = op,
                         .role = role == NO_ROLE ? TG_NONE : role,
                         .n_steps = p->n_steps[k],
+                        .n_tokens = p->n_tokens[k],
                         .n_calls = c->n_calls,
                         .ns = c->ns,
                         .n_bytes = c->n_bytes,

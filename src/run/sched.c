@@ -240,12 +240,15 @@ static void admit_waiting(tg_sched *s)
     }
 }
 
-tg_status tg_sched_clear_row(tg_sched *s, tg_err *e)
+tg_status tg_sched_clear_rows(tg_sched *s, int32_t n, tg_err *e)
 {
-    if (s->rows[0].task)
-        return tg_fail(e, TG_E_BUSY, "a request is running; wait until the engine is idle");
-    tg_kv_trim(tg_exec_kv(s->exec), 0, 0);
-    s->rows[0].n_cached = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (s->rows[i].task)
+            return tg_fail(e, TG_E_BUSY, "a request is running; wait until the engine is idle");
+    for (int32_t i = 0; i < n; i++) {
+        tg_kv_trim(tg_exec_kv(s->exec), i, 0);
+        s->rows[i].n_cached = 0;
+    }
     return TG_OK;
 }
 

@@ -71,9 +71,9 @@ tg_task_stats tg_task_get_stats(const tg_task *t);
 /* Prompt and answer; borrowed until free. */
 const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *n_answer);
 
-/* Gives the caller row 0 of the executor for work of its own, empty: TG_E_BUSY while a task has it.
- * What the row held is forgotten. */
-TG_MUST_USE tg_status tg_sched_clear_row(tg_sched *s, tg_err *e);
+/* Gives the caller the executor's first n rows for work of its own, empty: TG_E_BUSY while a task
+ * has one of them. What they held is forgotten. */
+TG_MUST_USE tg_status tg_sched_clear_rows(tg_sched *s, int32_t n, tg_err *e);
 
 /* One step. *is_idle when no task wants one. */
 TG_MUST_USE tg_status tg_sched_step(tg_sched *s, bool *is_idle, tg_err *e);

@@ -90,6 +90,28 @@ check "a profile counts the steps and sums their seconds" has_json out "[1 / (k[
  abs(sum(o['seconds'] for o in k['operations'].values()) - k['seconds']) < 1e-7)
  for k, n in ((d['profile']['context'], 1), (d['profile']['token'], 3))]"
 
+tri bench m.tg -p 16 -n 4 -r 2 --depth 70 --profile --json
+check "bench --depth says how deep" is_same "$(json out "d['depth']")" 70
+check "behind --depth the prompt sees the tokens before" has_json out "[1 / (got == want) for c in
+ [json.load(open('$TINY/config.json'))] for kind, seen in (('context', range(71, 87)), ('token', (87, 88, 89))) for got, want in
+ [(d['profile'][kind]['operations']['attention']['products'],
+   sum(seen) * c['num_hidden_layers'] * 2 * c['num_attention_heads'] * c['head_dim'])]]"
+tri bench m.tg -p 16 -n 4 -r 2 --verify --json
+check "bench --verify holds steps of up to K + 1 tokens against a plain one" has_json out "[1 / (sorted(t) == list('12345')
+ and t['1']['ratio'] == {'median': 1, 'min': 1, 'max': 1} and all(x['ms']['median'] > 0 for x in t.values())
+ and d['verify']['depth'] == 16 and d['verify']['speculation'] == 4) for t in [d['verify']['tokens']]]"
+tri bench m.tg -p 16 -n 4 -r 1 --verify
+check "bench --verify says what the artifact's K allows" grep -q 'exported with --speculation 4: no step has more than 5 tokens' out
+tri export "$TINY" -o rows.tg --batch 3 --speculation 7
+tri bench rows.tg -p 16 -n 24 -r 2 --batch 3 --profile --verify --json
+check "bench --batch measures rows together" has_json out "[1 / (d['batch'] == 3 and d['decode_tokens_per_s']['median'] > 0
+ and 3 * 15 <= d['profile']['context']['tokens'] <= 3 * 16 and d['profile']['token']['tokens'] == 3 * 23
+ and sorted(d['verify']['tokens']) == list('12345678') and d['profile']['speculate']['tokens'] == 5 * 3 * 8)]"
+tri bench rows.tg -p 16 -n 24 -r 1 --batch 2 --depth 40
+check "bench names rows and depth" grep -q '^llama: 2 rows, depth 40, prompt 16, answer 24' out
+tri bench rows.tg -p 1 -n 2 -r 1 --verify
+check "bench --verify of 8 tokens needs no excuse" is_same "$(grep -c 'exported with' out)" 0
+
 tri inspect m.tg
 check "inspect says what is inside" grep -qi llama out
 tri inspect m.tg --json

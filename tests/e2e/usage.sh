@@ -16,6 +16,9 @@ refuses "--top-p 7" 2 "--top-p is 7, and must be from 0 to 1" generate "$TINY" -
 refuses "--temp nan" 2 "--temp takes a finite number, and 'nan'" generate "$TINY" -p hi --temp nan
 refuses "--temp -1" 2 "--temp is -1, and must be from 0" generate "$TINY" -p hi --temp -1
 refuses "--min-p 1" 2 "--min-p is 1, and must be from 0 to less than 1" generate "$TINY" -p hi --min-p 1
+refuses "bench --depth -1" 2 "--depth is -1, and must be from 0" bench m -d -1
+refuses "bench --batch 0" 2 "--batch is 0, and must be from 1 to 256" bench m --batch 0
+refuses "bench --verify=yes" 2 "--verify takes no value" bench m --verify=yes
 refuses "a word for a number" 2 "--seed takes a whole number, and 'x'" generate "$TINY" -p hi -s x
 refuses "two inputs" 2 "exclude each other" generate "$TINY" -p hi -f x
 refuses "a value that is no choice" 2 "--weights is 'q3', and must be one of auto" export "$TINY" -o d --weights q3

@@ -108,6 +108,9 @@ bench)
         '--n-prompt=[tokens of the prompt]:value:_files' \
         '--n-gen=[tokens of the answer]:value:_files' \
         '--repetitions=[how often, after one run to warm up]:value:_files' \
+        '--depth=[tokens that every row holds before its prompt]:value:_files' \
+        '--batch=[rows that run together; speeds are of all of them]:value:_files' \
+        '--verify[what a step of 2 to 8 tokens a row costs beside a plain one]' \
         '--profile[one more run, and what each operation of its steps cost]' \
         '--threads=[worker threads; changes the speed and no result]:value:_files' \
         '--json[print one JSON object on standard output]' \
