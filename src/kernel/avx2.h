@@ -9,6 +9,10 @@
 #include <immintrin.h>
 
 extern tg_matmul_fn *const tg_avx2_matmul[TG_LAYOUT_COUNT];
+tg_matmul_fn tg_avx2_matmul_f32, tg_avx2_matmul_f16, tg_avx2_matmul_bf16;
+/* A quantized matrix with many tokens; false, and nothing done, when the row is so long that the
+ * scratch does not hold what a few tokens bring to it. */
+bool tg_avx2_matmul_many(const tg_matmul *m, tg_layout l);
 tg_attend_fn tg_avx2_attend_f32, tg_avx2_attend_f16;
 tg_sample_row_fn tg_avx2_sample_row;
 

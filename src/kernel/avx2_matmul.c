@@ -1,140 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx2_matmul.c - products of packed weights, 8 rows a register.
+ * avx2_matmul.c - products of quantized weights with few tokens, and the tier's table of products.
  *
- * Quantized: vpmaddubsw multiplies unsigned codes with signed ones and adds pairs in int16,
- * where it saturates. Codes up to 15 leave room for the whole group (8 operands x 2 x 15 x 128 =
- * 30720), up to 31 for four operands, up to 63 for two; 8-bit codes are split into two nibbles,
- * which is exact for every input, -128 too. A tile stays in the first-level cache while all
- * tokens pass, four at a time.
+ * vpmaddubsw multiplies unsigned codes with signed ones and adds pairs in int16, where it
+ * saturates. Codes up to 15 leave room for the whole group (8 operands x 2 x 15 x 128 = 30720), up
+ * to 31 for four operands, up to 63 for two; 8-bit codes are split into two nibbles, which is exact
+ * for every input, -128 too.
  *
- * Float: one chain per output; tiles and tokens are combined until 8 or more chains run, for a
- * chain takes a step every 4 cycles. */
-#include "kernel/avx2.h"
-#include "kernel/form.h"
+ * A tile streams through the registers once, both halves side by side, and every token's sums ride
+ * along: with one token it is bound by memory. The chains wait in memory between groups, where
+ * their loads and stores hide behind the products; so a group with two planes is a function of its
+ * own. From MANY tokens on avx2_many.c is faster. */
+#include "kernel/avx2_codes.h"
 
-#include <math.h>
-#include <string.h>
+enum { OPERANDS = TG_AVX2_OPERANDS, HALVES = TG_AVX2_HALVES, MAX_FEW = 6, MANY = 7 };
 
-enum { OPERANDS = 8, HALVES = 2, MAX_TOKENS = 4 };
+/* Rows of activations: those of token i, or of the last token when the instance is wider. */
+typedef struct rows {
+    tg_a8 x[MAX_FEW];
+} rows;
 
-/* ---- what follows the dot product (contract 8) */
+/* Both chains of a tile's rows for one token. */
+typedef struct chains {
+    __m256 acc[HALVES], min[HALVES];
+} chains;
 
-/* Rows 8 half .. 8 half + 7 of a tile for one token. */
-TG_INLINE void store_rows(const tg_matmul *m, int32_t tile, int half, int32_t token, __m256 dot)
-{
-    int32_t row = tile * TG_TILE_ROWS + 8 * half, n = m->n_rows - row;
-    if (n <= 0) return;
-    float *y = m->y + token * m->y_stride + row;
-    if (m->bias) dot = _mm256_add_ps(dot, tg_load8(m->bias + row, n));
-    if (m->is_add) dot = _mm256_add_ps(tg_load8(y, n), dot);
-    tg_store8(y, n, dot);
-}
-
-/* ---- reading a quantized layout */
-
-/* Codes of 8 rows of a group as unsigned bytes; `high` only for 8-bit codes: code = w + 16 high. */
-typedef struct codes {
-    __m256i w[OPERANDS], high[OPERANDS];
-} codes;
-
-TG_INLINE __m256i load32(const uint8_t *p)
-{
-    return _mm256_loadu_si256((const __m256i *)(const void *)p);
-}
-
-/* 16 in every byte whose bit is set. */
-TG_INLINE __m256i spread_bits(const uint8_t *p)
-{
-    const __m256i which =
-        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-    const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201u);
-    int32_t bits;
-    memcpy(&bits, p, sizeof bits);
-    __m256i b = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), which), bit);
-    return _mm256_and_si256(_mm256_cmpeq_epi8(b, bit), _mm256_set1_epi8(16));
-}
-
-/* By a constant: -4, -2, 0, 2, 4 or 6 bits. */
-TG_INLINE __m256i shift_right(__m256i x, int n)
-{
-    switch (n) {
-    case -4: return _mm256_slli_epi16(x, 4);
-    case -2: return _mm256_slli_epi16(x, 2);
-    case 2: return _mm256_srli_epi16(x, 2);
-    case 4: return _mm256_srli_epi16(x, 4);
-    case 6: return _mm256_srli_epi16(x, 6);
-    default: return x;
-    }
-}
-
-TG_INLINE void load_codes(tg_layout l, const uint8_t *part, int g, int half, codes *out)
-{
-    const tg_form *f = &tg_forms[l];
-    const __m256i low = _mm256_set1_epi8(15), pair = _mm256_set1_epi8(f->nibbles >= 0 ? 0x30 : 3);
-    for (int v = 0; v < OPERANDS; v++) {
-        int o = g * OPERANDS + v;
-        const uint8_t *p = part + 32 * half;
-        if (f->bytes >= 0) {
-            __m256i b = load32(p + f->bytes + 64 * o);
-            out->w[v] = _mm256_and_si256(b, low);
-            out->high[v] = _mm256_and_si256(_mm256_srli_epi16(b, 4), low);
-        }
-        if (f->nibbles >= 0) {
-            __m256i line = load32(p + f->nibbles + 64 * (o / 2));
-            out->w[v] = _mm256_and_si256(o % 2 ? _mm256_srli_epi16(line, 4) : line, low);
-        }
-        if (f->bits >= 0)
-            out->w[v] = _mm256_or_si256(out->w[v], spread_bits(part + f->bits + 8 * o + 4 * half));
-        if (f->pairs >= 0) {
-            __m256i line = load32(p + f->pairs + 64 * (o / 4));
-            line = shift_right(line, 2 * (o % 4) - (f->nibbles >= 0 ? 4 : 0));
-            line = _mm256_and_si256(line, pair);
-            out->w[v] = f->nibbles >= 0 ? _mm256_or_si256(out->w[v], line) : line;
-        }
-    }
-}
-
-TG_INLINE __m256 load_u8(const uint8_t *p)
-{
-    return _mm256_cvtepi32_ps(
-        _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
-}
-
-/* D, and M (or -dmin where minima are per sixteenth), of contract 6. */
-TG_INLINE __m256 load_d(tg_layout l, const uint8_t *head, const uint8_t *part, int g, int half)
-{
-    const tg_form *f = &tg_forms[l];
-    int at = 16 * g + 8 * half;
-    if (l == TG_LAYOUT_Q8_F)
-        return _mm256_loadu_ps((const float *)(const void *)(part + f->d) + at);
-    if (!f->is_k) return tg_load_f16x8(part + f->d + 2 * at);
-    __m256 d = tg_load_f16x8(head + 16 * half);
-    return f->is_per16 ? d : _mm256_mul_ps(d, load_u8(part + f->sc + at));
-}
-
-TG_INLINE __m256 load_m(tg_layout l, const uint8_t *head, const uint8_t *part, int g, int half)
-{
-    const tg_form *f = &tg_forms[l];
-    int at = 16 * g + 8 * half;
-    if (!f->is_k) return tg_load_f16x8(part + f->m + 2 * at);
-    __m256 m = _mm256_xor_ps(tg_load_f16x8(head + 32 + 16 * half), _mm256_set1_ps(-0.0f));
-    return f->is_per16 ? m : _mm256_mul_ps(m, load_u8(part + f->mn + at));
-}
-
-/* The integer scale of sixteenth s of group g, as a float. */
-TG_INLINE __m256 load_sc(tg_layout l, const uint8_t *part, int g, int half, int s)
-{
-    const uint8_t *p = part + tg_forms[l].sc + 16 * (2 * g + s) + 8 * half;
-    __m128i b = _mm_loadl_epi64((const __m128i *)(const void *)p);
-    return _mm256_cvtepi32_ps(l == TG_LAYOUT_Q6_K ? _mm256_cvtepi8_epi32(b)
-                                                  : _mm256_cvtepu8_epi32(b));
-}
-
-TG_INLINE __m256i load_mn(tg_layout l, const uint8_t *part, int g, int half, int s)
-{
-    const uint8_t *p = part + tg_forms[l].mn + 16 * (2 * g + s) + 8 * half;
-    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
-}
+/* One group of a tile. */
+typedef struct group {
+    const uint8_t *head, *part;
+    int g;      /* in the part */
+    int64_t at; /* in the row */
+} group;
 
 /* ---- integer sums */
 
@@ -146,287 +41,373 @@ TG_INLINE int get_run(tg_layout l)
     return f->pairs >= 0 && f->nibbles >= 0 ? 2 : 8;
 }
 
-TG_INLINE __m256i multiply(__m256i w, const int8_t *x)
+/* Adds the products of a run of operands, each pair of int16 times `factor[h]`, to the sums of n
+ * tokens. x: each token's codes of the group. */
+TG_INLINE void add_run(tg_layout l, const group *k, const int8_t *const *x, int n, int first,
+                       int run, const __m256i factor[HALVES], __m256i sum[HALVES][MAX_FEW])
 {
-    int32_t four;
-    memcpy(&four, x, sizeof four);
-    return _mm256_maddubs_epi16(w, _mm256_set1_epi32(four));
-}
-
-/* Sums over operands [first, last) of one plane, zero not yet subtracted. */
-TG_INLINE __m256i dot_plane(tg_layout l, const codes *c, const int8_t *x, int first, int last)
-{
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i sum = _mm256_setzero_si256();
-    int run = get_run(l);
-    for (int v = first; v < last; v += run) {
-        int end = TG_MIN(v + run, last);
-        __m256i a = multiply(c->w[v], x + 4 * v);
-        for (int i = v + 1; i < end; i++)
-            a = _mm256_add_epi16(a, multiply(c->w[i], x + 4 * i));
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, ones));
-        if (tg_forms[l].bytes < 0) continue;
-        a = multiply(c->high[v], x + 4 * v);
-        for (int i = v + 1; i < end; i++)
-            a = _mm256_add_epi16(a, multiply(c->high[i], x + 4 * i));
-        sum = _mm256_add_epi32(sum, _mm256_slli_epi32(_mm256_madd_epi16(a, ones), 4));
+    __m256i a[HALVES][MAX_FEW];
+    TG_UNROLL
+    for (int v = first; v < first + run; v++) {
+        __m256i w0 = tg_load_operand(l, k->part, k->g * OPERANDS + v, 0);
+        __m256i w1 = tg_load_operand(l, k->part, k->g * OPERANDS + v, 1);
+        for (int j = 0; j < n; j++) {
+            __m256i b = tg_spread4(x[j] + 4 * v);
+            __m256i p0 = _mm256_maddubs_epi16(w0, b), p1 = _mm256_maddubs_epi16(w1, b);
+            a[0][j] = v == first ? p0 : _mm256_add_epi16(a[0][j], p0);
+            a[1][j] = v == first ? p1 : _mm256_add_epi16(a[1][j], p1);
+            TG_PIN(a[0][j]);
+            TG_PIN(a[1][j]);
+        }
     }
-    return sum;
+    for (int j = 0; j < n; j++)
+        for (int h = 0; h < HALVES; h++)
+            sum[h][j] = _mm256_add_epi32(sum[h][j], _mm256_madd_epi16(a[h][j], factor[h]));
 }
 
-/* The exact sum of contract 6; `code_sum` is that of the same columns. */
-TG_INLINE __m256i dot_planes(tg_layout l, const codes *c, const tg_a8 *x, int64_t at, bool is_wide,
-                             int first, int last, int32_t code_sum)
+/* The same for 8-bit codes. One half after the other, for each token needs two sums. */
+TG_INLINE void add_bytes(tg_layout l, const group *k, const int8_t *const *x, int n,
+                         __m256i sum[HALVES][MAX_FEW])
 {
-    __m256i i = dot_plane(l, c, x->hi + 32 * at, first, last);
-    if (is_wide)
-        i = _mm256_add_epi32(_mm256_slli_epi32(i, 8),
-                             dot_plane(l, c, x->lo + 32 * x->wide[at], first, last));
+    const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+    const __m256i sixteens = _mm256_set1_epi16(16);
+    for (int h = 0; h < HALVES; h++) {
+        __m256i a[MAX_FEW], b[MAX_FEW];
+        TG_UNROLL
+        for (int v = 0; v < OPERANDS; v++) {
+            __m256i w = tg_load_operand(l, k->part, k->g * OPERANDS + v, h);
+            __m256i w0 = _mm256_and_si256(w, low);
+            __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
+            for (int j = 0; j < n; j++) {
+                __m256i c = tg_spread4(x[j] + 4 * v);
+                __m256i p0 = _mm256_maddubs_epi16(w0, c), p1 = _mm256_maddubs_epi16(w1, c);
+                a[j] = v == 0 ? p0 : _mm256_add_epi16(a[j], p0);
+                b[j] = v == 0 ? p1 : _mm256_add_epi16(b[j], p1);
+                TG_PIN(a[j]);
+                TG_PIN(b[j]);
+            }
+        }
+        for (int j = 0; j < n; j++) {
+            sum[h][j] = _mm256_add_epi32(sum[h][j], _mm256_madd_epi16(a[j], ones));
+            sum[h][j] = _mm256_add_epi32(sum[h][j], _mm256_madd_epi16(b[j], sixteens));
+        }
+    }
+}
+
+TG_INLINE void clear_sums(int n, __m256i sum[HALVES][MAX_FEW])
+{
+    for (int j = 0; j < n; j++)
+        sum[0][j] = sum[1][j] = _mm256_setzero_si256();
+}
+
+/* The sums of one plane over operands [first, first + count), zero not yet subtracted. */
+TG_INLINE void add_plane(tg_layout l, const group *k, const int8_t *const *x, int n, int first,
+                         int count, const __m256i factor[HALVES], __m256i sum[HALVES][MAX_FEW])
+{
+    if (tg_forms[l].bytes >= 0) {
+        add_bytes(l, k, x, n, sum);
+        return;
+    }
+    int run = TG_MIN(get_run(l), count);
+    TG_UNROLL
+    for (int v = first; v < first + count; v += run)
+        add_run(l, k, x, n, v, run, factor, sum);
+}
+
+TG_INLINE __m256i subtract_zero(tg_layout l, __m256i i, int32_t code_sum)
+{
     int zero = tg_forms[l].zero;
     return zero ? _mm256_sub_epi32(i, _mm256_set1_epi32(zero * code_sum)) : i;
 }
 
-/* ---- the chains */
+/* ---- one group's step of both chains (contract 6). acc never is -0 (it starts at +0 and no step
+ * underflows), so the sign of a zero addend does not matter. */
 
-/* What the chains of 8 rows need of one group. */
-typedef struct scales {
-    __m256 d, m, sc[2];
-    __m256i mn[2];
-} scales;
-
-TG_INLINE void load_scales(tg_layout l, const uint8_t *head, const uint8_t *part, int g, int half,
-                           scales *s)
+TG_INLINE void step_narrow(tg_layout l, const group *k, const rows *x, int n, chains *c)
 {
-    s->d = load_d(l, head, part, g, half);
-    if (tg_form_has_min(l)) s->m = load_m(l, head, part, g, half);
-    for (int i = 0; i < 2 && tg_forms[l].is_per16; i++) {
-        s->sc[i] = load_sc(l, part, g, half, i);
-        if (tg_forms[l].mn >= 0) s->mn[i] = load_mn(l, part, g, half, i);
+    const __m256i ones[HALVES] = {_mm256_set1_epi16(1), _mm256_set1_epi16(1)};
+    const int8_t *codes[MAX_FEW];
+    __m256i sum[HALVES][MAX_FEW];
+    for (int j = 0; j < n; j++)
+        codes[j] = x->x[j].hi + TG_GROUP_COLS * k->at;
+    clear_sums(n, sum);
+    add_plane(l, k, codes, n, 0, OPERANDS, ones, sum);
+    for (int h = 0; h < HALVES; h++) {
+        __m256 d = tg_load_d(l, k->head, k->part, k->g, h);
+        for (int j = 0; j < n; j++) {
+            __m256i i = subtract_zero(l, sum[h][j], x->x[j].sum[k->at]);
+            __m256 ds = _mm256_mul_ps(d, _mm256_set1_ps(x->x[j].scale[k->at]));
+            c[j].acc[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), ds, c[j].acc[h]);
+        }
+        if (!tg_form_has_min(l)) continue;
+        __m256 m = tg_load_m(l, k->head, k->part, k->g, h);
+        for (int j = 0; j < n; j++)
+            c[j].min[h] = _mm256_fmadd_ps(m, _mm256_set1_ps(x->x[j].ssum[k->at]), c[j].min[h]);
     }
 }
 
-/* One group's step of both chains of 8 rows and one token (contract 6). acc never is -0 (it
- * starts at +0 and no step underflows), so the sign of a zero addend does not matter and per-16
- * sums, below 2^24, may be formed in float. */
-TG_INLINE void step(tg_layout l, const codes *c, const scales *s, const tg_a8 *x, int64_t at,
-                    bool is_wide, __m256 *acc, __m256 *min)
+/* The code sums of both sixteenths as a pair of int16. */
+TG_INLINE __m256i pair_sums(const tg_a8 *x, int64_t at)
+{
+    uint32_t first = (uint32_t)x->half[at], second = (uint32_t)(x->sum[at] - x->half[at]);
+    return _mm256_set1_epi32((int32_t)((first & 0xffff) | second << 16));
+}
+
+/* Scales per sixteenth: vpmaddwd multiplies them in. All sums are exact: below 2^25. */
+TG_INLINE void step_narrow16(tg_layout l, const group *k, const rows *x, int n, chains *c)
 {
     const tg_form *f = &tg_forms[l];
-    __m256 scale = _mm256_set1_ps(x->scale[at]), ds = _mm256_mul_ps(s->d, scale);
-    int32_t sum = x->sum[at], first = x->half[at];
-    if (!f->is_per16) {
-        __m256i i = dot_planes(l, c, x, at, is_wide, 0, OPERANDS, sum);
-        *acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), ds, *acc);
-        if (tg_form_has_min(l)) *min = _mm256_fmadd_ps(s->m, _mm256_set1_ps(x->ssum[at]), *min);
-        return;
+    const int8_t *codes[MAX_FEW];
+    __m256i sum[HALVES][MAX_FEW], sc[HALVES];
+    for (int j = 0; j < n; j++)
+        codes[j] = x->x[j].hi + TG_GROUP_COLS * k->at;
+    clear_sums(n, sum);
+    for (int s = 0; s < 2; s++) {
+        for (int h = 0; h < HALVES; h++)
+            sc[h] = tg_load_pairs(l, k->part + f->sc, k->g, h, s, s);
+        add_plane(l, k, codes, n, 4 * s, 4, sc, sum);
     }
-    __m256 i0 = _mm256_cvtepi32_ps(dot_planes(l, c, x, at, is_wide, 0, 4, first));
-    __m256 i1 = _mm256_cvtepi32_ps(dot_planes(l, c, x, at, is_wide, 4, OPERANDS, sum - first));
-    i0 = _mm256_mul_ps(i0, s->sc[0]);
-    if (is_wide) {
-        *acc = _mm256_fmadd_ps(i0, ds, *acc);
-        *acc = _mm256_fmadd_ps(_mm256_mul_ps(i1, s->sc[1]), ds, *acc);
-    } else {
-        *acc = _mm256_fmadd_ps(_mm256_fmadd_ps(i1, s->sc[1], i0), ds, *acc);
-    }
-    if (f->mn < 0) return;
-    __m256i i = _mm256_mullo_epi32(s->mn[0], _mm256_set1_epi32(first));
-    i = _mm256_add_epi32(i, _mm256_mullo_epi32(s->mn[1], _mm256_set1_epi32(sum - first)));
-    *min = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), _mm256_mul_ps(s->m, scale), *min);
-}
-
-/* n tokens from `token` on over 8 rows of one tile. The halves of a tile go one after the other:
- * side by side, gcc keeps every broadcast of the activations for the second half, on the stack. */
-TG_INLINE void multiply_half(const tg_matmul *m, tg_layout l, int32_t tile, int half, int32_t token,
-                             int n, bool is_mixed)
-{
-    const uint8_t *w = m->w + (size_t)tile * m->tile_stride;
-    int64_t n_parts = tg_layout_padded_cols(l, m->n_cols) / TG_PART_COLS;
-    __m256 acc[MAX_TOKENS], min[MAX_TOKENS];
-    tg_a8 x[MAX_TOKENS];
-    for (int j = 0; j < n; j++) {
-        x[j] = tg_a8_from(m->a8, token + j);
-        acc[j] = min[j] = _mm256_setzero_ps();
-    }
-    for (int64_t p = 0; p < n_parts; p++) {
-        const uint8_t *head, *part = tg_form_part(l, w, p, &head);
-        int ahead = half == 0 ? m->prefetch_bytes : 0; /* the second half finds it there */
-        for (int i = 0; i < tg_forms[l].part_bytes && ahead; i += 64)
-            _mm_prefetch((const char *)part + ahead + i, _MM_HINT_T0);
-        for (int g = 0; g < 2; g++) {
-            codes c;
-            scales s;
-            load_codes(l, part, g, half, &c);
-            load_scales(l, head, part, g, half, &s);
-            int64_t at = 2 * p + g;
-            bool is_wide = is_mixed && m->a8->wide[at] >= 0;
-            for (int j = 0; j < n && is_wide; j++)
-                step(l, &c, &s, &x[j], at, true, &acc[j], &min[j]);
-            for (int j = 0; j < n && !is_wide; j++)
-                step(l, &c, &s, &x[j], at, false, &acc[j], &min[j]);
+    for (int h = 0; h < HALVES; h++) {
+        __m256 d = tg_load_d(l, k->head, k->part, k->g, h);
+        __m256i both = tg_load_pairs(l, k->part + f->sc, k->g, h, 0, 1);
+        for (int j = 0; j < n; j++) {
+            __m256 ds = _mm256_mul_ps(d, _mm256_set1_ps(x->x[j].scale[k->at]));
+            __m256i i = sum[h][j], s = pair_sums(&x->x[j], k->at);
+            if (f->zero) /* 32 */
+                i = _mm256_sub_epi32(i, _mm256_slli_epi32(_mm256_madd_epi16(both, s), 5));
+            c[j].acc[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), ds, c[j].acc[h]);
+        }
+        if (f->mn < 0) continue;
+        __m256 m = tg_load_m(l, k->head, k->part, k->g, h);
+        __m256i mn = tg_load_pairs(l, k->part + f->mn, k->g, h, 0, 1);
+        for (int j = 0; j < n; j++) {
+            __m256 ms = _mm256_mul_ps(m, _mm256_set1_ps(x->x[j].scale[k->at]));
+            __m256i i = _mm256_madd_epi16(mn, pair_sums(&x->x[j], k->at));
+            c[j].min[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), ms, c[j].min[h]);
         }
     }
+}
+
+/* Both planes of operands [first, first + count) of one token: 256 hi + lo, minus the zero. */
+TG_INLINE void sum_planes(tg_layout l, const group *k, const tg_a8 *x, int first, int count,
+                          int32_t code_sum, __m256i out[HALVES])
+{
+    const __m256i ones[HALVES] = {_mm256_set1_epi16(1), _mm256_set1_epi16(1)};
+    const int8_t *hi = x->hi + TG_GROUP_COLS * k->at, *lo = tg_a8_low(x, k->at);
+    __m256i high[HALVES][MAX_FEW], low[HALVES][MAX_FEW];
+    clear_sums(1, high);
+    clear_sums(1, low);
+    add_plane(l, k, &hi, 1, first, count, ones, high);
+    add_plane(l, k, &lo, 1, first, count, ones, low);
+    for (int h = 0; h < HALVES; h++) {
+        __m256i i = _mm256_add_epi32(_mm256_slli_epi32(high[h][0], 8), low[h][0]);
+        out[h] = subtract_zero(l, i, code_sum);
+    }
+}
+
+/* A group with two planes, token after token. */
+TG_INLINE void step_wide(tg_layout l, const group *k, const rows *x, int n, chains *c)
+{
+    const tg_form *f = &tg_forms[l];
     for (int j = 0; j < n; j++) {
-        __m256 dot = tg_form_has_min(l) ? _mm256_add_ps(acc[j], min[j]) : acc[j];
-        store_rows(m, tile, half, token + j, dot);
-    }
-}
-
-TG_INLINE void multiply_tile(const tg_matmul *m, tg_layout l, int32_t tile, int32_t token, int n,
-                             bool is_mixed)
-{
-    for (int half = 0; half < HALVES; half++)
-        multiply_half(m, l, tile, half, token, n, is_mixed);
-}
-
-/* is_mixed: some groups are wide. */
-TG_INLINE void matmul_planes(const tg_matmul *m, tg_layout l, bool is_mixed)
-{
-    for (int32_t tile = 0; tile < m->n_tiles; tile++) {
-        int32_t t = 0;
-        for (; t + 4 <= m->n_tokens; t += 4)
-            multiply_tile(m, l, tile, t, 4, is_mixed);
-        for (; t + 2 <= m->n_tokens; t += 2)
-            multiply_tile(m, l, tile, t, 2, is_mixed);
-        for (; t < m->n_tokens; t++)
-            multiply_tile(m, l, tile, t, 1, is_mixed);
-    }
-}
-
-TG_INLINE void matmul(const tg_matmul *m, tg_layout l)
-{
-    if (m->a8->wide)
-        matmul_planes(m, l, true);
-    else
-        matmul_planes(m, l, false);
-}
-
-/* ---- float weights */
-
-/* 8 weights of column c; c is even or odd as it says (bf16 lies in pairs). */
-TG_INLINE __m256 load_column(tg_layout l, const uint8_t *tile, int64_t c, int half)
-{
-    if (l == TG_LAYOUT_F32)
-        return _mm256_loadu_ps((const float *)(const void *)(tile + 64 * c) + 8 * half);
-    if (l == TG_LAYOUT_F16) return tg_load_f16x8(tile + 32 * c + 16 * half);
-    __m256i pair = load32(tile + 64 * (c / 2) + 32 * half);
-    __m256i high = _mm256_set1_epi32((int32_t)0xffff0000u);
-    return _mm256_castsi256_ps(c % 2 ? _mm256_and_si256(pair, high) : _mm256_slli_epi32(pair, 16));
-}
-
-/* n_tiles tiles with n tokens; absent ones repeat the last. */
-TG_INLINE void multiply_float(const tg_matmul *m, tg_layout l, int32_t tile, int n_tiles,
-                              int32_t token, int n)
-{
-    const uint8_t *w[4];
-    const float *x[MAX_TOKENS];
-    __m256 acc[4][MAX_TOKENS][HALVES];
-    for (int i = 0; i < n_tiles; i++)
-        w[i] = m->w + (size_t)TG_MIN(tile + i, m->n_tiles - 1) * m->tile_stride;
-    for (int j = 0; j < n; j++)
-        x[j] = m->x + TG_MIN(token + j, m->n_tokens - 1) * m->x_stride;
-    for (int i = 0; i < n_tiles; i++)
-        for (int j = 0; j < n; j++)
-            acc[i][j][0] = acc[i][j][1] = _mm256_setzero_ps();
-    for (int64_t c = 0; c < m->n_cols; c++) {
-        for (int i = 0; i < n_tiles; i++) {
-            __m256 lo = load_column(l, w[i], c, 0), hi = load_column(l, w[i], c, 1);
-            for (int j = 0; j < n; j++) {
-                __m256 b = _mm256_set1_ps(x[j][c]);
-                acc[i][j][0] = _mm256_fmadd_ps(lo, b, acc[i][j][0]);
-                acc[i][j][1] = _mm256_fmadd_ps(hi, b, acc[i][j][1]);
+        const tg_a8 *r = &x->x[j];
+        int32_t sum = r->sum[k->at], half = r->half[k->at];
+        __m256 scale = _mm256_set1_ps(r->scale[k->at]), ssum = _mm256_set1_ps(r->ssum[k->at]);
+        __m256i first[HALVES], second[HALVES];
+        if (!f->is_per16) sum_planes(l, k, r, 0, OPERANDS, sum, first);
+        if (f->is_per16) sum_planes(l, k, r, 0, 4, half, first);
+        if (f->is_per16) sum_planes(l, k, r, 4, 4, sum - half, second);
+        for (int h = 0; h < HALVES; h++) {
+            __m256 d = tg_load_d(l, k->head, k->part, k->g, h), ds = _mm256_mul_ps(d, scale);
+            if (!f->is_per16) {
+                c[j].acc[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(first[h]), ds, c[j].acc[h]);
+            } else {
+                __m256i sc = tg_load_pairs(l, k->part + f->sc, k->g, h, 0, 1);
+                c[j].acc[h] = tg_step_wide16(first[h], second[h], sc, ds, c[j].acc[h]);
+            }
+            if (!tg_form_has_min(l)) continue;
+            __m256 m = tg_load_m(l, k->head, k->part, k->g, h);
+            if (!f->is_per16) {
+                c[j].min[h] = _mm256_fmadd_ps(m, ssum, c[j].min[h]);
+            } else {
+                __m256i mn = tg_load_pairs(l, k->part + f->mn, k->g, h, 0, 1);
+                __m256 ms = _mm256_mul_ps(m, scale);
+                c[j].min[h] = tg_min_wide16(mn, half, sum - half, ms, c[j].min[h]);
             }
         }
     }
-    for (int i = 0; i < n_tiles && tile + i < m->n_tiles; i++)
-        for (int j = 0; j < n && token + j < m->n_tokens; j++) {
-            store_rows(m, tile + i, 0, token + j, acc[i][j][0]);
-            store_rows(m, tile + i, 1, token + j, acc[i][j][1]);
-        }
 }
 
-TG_INLINE void matmul_float(const tg_matmul *m, tg_layout l)
+/* ---- tiles */
+
+/* The group by value: what is pointed to would not be constant in the other steps. */
+typedef void wide_fn(group k, const rows *x, int n, chains *c);
+
+TG_INLINE void multiply_tile(const tg_matmul *m, tg_layout l, wide_fn *wide, int32_t tile,
+                             const rows *x, int n, chains *c)
 {
-    int32_t step = m->n_tokens == 1 ? 4 : m->n_tokens == 2 ? 2 : 1;
-    for (int32_t tile = 0; tile < m->n_tiles; tile += step) {
-        if (m->n_tokens == 1) multiply_float(m, l, tile, 4, 0, 1);
-        if (m->n_tokens == 2) multiply_float(m, l, tile, 2, 0, 2);
-        for (int32_t t = 0; t < m->n_tokens && m->n_tokens > 2; t += MAX_TOKENS)
-            multiply_float(m, l, tile, 1, t, MAX_TOKENS);
+    const uint8_t *w = m->w + (size_t)tile * m->tile_stride;
+    int64_t n_parts = tg_layout_padded_cols(l, m->n_cols) / TG_PART_COLS;
+    memset(c, 0, (size_t)n * sizeof *c);
+    for (int64_t p = 0; p < n_parts; p++) {
+        const uint8_t *head, *part = tg_form_part(l, w, p, &head);
+        for (int i = 0; i < tg_forms[l].part_bytes && m->prefetch_bytes; i += 64)
+            _mm_prefetch((const char *)part + m->prefetch_bytes + i, _MM_HINT_T0);
+        TG_UNROLL
+        for (int g = 0; g < 2; g++) {
+            const group k = {.head = head, .part = part, .g = g, .at = 2 * p + g};
+            if (tg_a8_low(&x->x[0], k.at))
+                wide(k, x, n, c);
+            else if (tg_forms[l].is_per16)
+                step_narrow16(l, &k, x, n, c);
+            else
+                step_narrow(l, &k, x, n, c);
+        }
+    }
+}
+
+/* `n` is the instance's width, at least n_tokens. */
+TG_INLINE void few_tokens(const tg_matmul *m, tg_layout l, wide_fn *wide, int32_t token, int32_t n,
+                          int width)
+{
+    rows x;
+    chains c[MAX_FEW];
+    for (int32_t j = 0; j < width; j++)
+        x.x[j] = tg_a8_from(m->a8, token + TG_MIN(j, n - 1));
+    for (int32_t tile = 0; tile < m->n_tiles; tile++) {
+        multiply_tile(m, l, wide, tile, &x, width, c);
+        for (int32_t j = 0; j < width && j < n; j++)
+            for (int h = 0; h < HALVES; h++) {
+                __m256 dot = c[j].acc[h];
+                if (tg_form_has_min(l)) dot = _mm256_add_ps(dot, c[j].min[h]);
+                tg_store_rows(m, tile, h, token + j, dot);
+            }
+    }
+}
+
+TG_INLINE void matmul(const tg_matmul *m, tg_layout l, wide_fn *wide)
+{
+    if (m->n_tokens >= MANY && tg_avx2_matmul_many(m, l)) return;
+    for (int32_t t = 0; t < m->n_tokens; t += MAX_FEW) {
+        int32_t n = TG_MIN(m->n_tokens - t, (int32_t)MAX_FEW);
+        switch (n) {
+        case 1: few_tokens(m, l, wide, t, n, 1); break;
+        case 2: few_tokens(m, l, wide, t, n, 2); break;
+        case 3: few_tokens(m, l, wide, t, n, 3); break;
+        case 4: few_tokens(m, l, wide, t, n, 4); break;
+        default: few_tokens(m, l, wide, t, n, 6); break;
+        }
     }
 }
 
 /* ---- one entry per layout */
 
-static void matmul_f32(const tg_matmul *m)
+static TG_NOINLINE void wide_q4_0(group k, const rows *x, int n, chains *c)
 {
-    matmul_float(m, TG_LAYOUT_F32);
-}
-
-static void matmul_f16(const tg_matmul *m)
-{
-    matmul_float(m, TG_LAYOUT_F16);
-}
-
-static void matmul_bf16(const tg_matmul *m)
-{
-    matmul_float(m, TG_LAYOUT_BF16);
+    step_wide(TG_LAYOUT_Q4_0, &k, x, n, c);
 }
 
 static void matmul_q4_0(const tg_matmul *m)
 {
-    matmul(m, TG_LAYOUT_Q4_0);
+    matmul(m, TG_LAYOUT_Q4_0, wide_q4_0);
+}
+
+static TG_NOINLINE void wide_q4_1(group k, const rows *x, int n, chains *c)
+{
+    step_wide(TG_LAYOUT_Q4_1, &k, x, n, c);
 }
 
 static void matmul_q4_1(const tg_matmul *m)
 {
-    matmul(m, TG_LAYOUT_Q4_1);
+    matmul(m, TG_LAYOUT_Q4_1, wide_q4_1);
+}
+
+static TG_NOINLINE void wide_q5_0(group k, const rows *x, int n, chains *c)
+{
+    step_wide(TG_LAYOUT_Q5_0, &k, x, n, c);
 }
 
 static void matmul_q5_0(const tg_matmul *m)
 {
-    matmul(m, TG_LAYOUT_Q5_0);
+    matmul(m, TG_LAYOUT_Q5_0, wide_q5_0);
+}
+
+static TG_NOINLINE void wide_q5_1(group k, const rows *x, int n, chains *c)
+{
+    step_wide(TG_LAYOUT_Q5_1, &k, x, n, c);
 }
 
 static void matmul_q5_1(const tg_matmul *m)
 {
-    matmul(m, TG_LAYOUT_Q5_1);
+    matmul(m, TG_LAYOUT_Q5_1, wide_q5_1);
+}
+
+static TG_NOINLINE void wide_q8_0(group k, const rows *x, int n, chains *c)
+{
+    step_wide(TG_LAYOUT_Q8_0, &k, x, n, c);
 }
 
 static void matmul_q8_0(const tg_matmul *m)
 {
-    matmul(m, TG_LAYOUT_Q8_0);
+    matmul(m, TG_LAYOUT_Q8_0, wide_q8_0);
+}
+
+static TG_NOINLINE void wide_q8_f(group k, const rows *x, int n, chains *c)
+{
+    step_wide(TG_LAYOUT_Q8_F, &k, x, n, c);
 }
 
 static void matmul_q8_f(const tg_matmul *m)
 {
-    matmul(m, TG_LAYOUT_Q8_F);
+    matmul(m, TG_LAYOUT_Q8_F, wide_q8_f);
+}
+
+static TG_NOINLINE void wide_q4_k(group k, const rows *x, int n, chains *c)
+{
+    step_wide(TG_LAYOUT_Q4_K, &k, x, n, c);
 }
 
 static void matmul_q4_k(const tg_matmul *m)
 {
-    matmul(m, TG_LAYOUT_Q4_K);
+    matmul(m, TG_LAYOUT_Q4_K, wide_q4_k);
+}
+
+static TG_NOINLINE void wide_q5_k(group k, const rows *x, int n, chains *c)
+{
+    step_wide(TG_LAYOUT_Q5_K, &k, x, n, c);
 }
 
 static void matmul_q5_k(const tg_matmul *m)
 {
-    matmul(m, TG_LAYOUT_Q5_K);
+    matmul(m, TG_LAYOUT_Q5_K, wide_q5_k);
+}
+
+static TG_NOINLINE void wide_q6_k(group k, const rows *x, int n, chains *c)
+{
+    step_wide(TG_LAYOUT_Q6_K, &k, x, n, c);
 }
 
 static void matmul_q6_k(const tg_matmul *m)
 {
-    matmul(m, TG_LAYOUT_Q6_K);
+    matmul(m, TG_LAYOUT_Q6_K, wide_q6_k);
+}
+
+static TG_NOINLINE void wide_q2_k(group k, const rows *x, int n, chains *c)
+{
+    step_wide(TG_LAYOUT_Q2_K, &k, x, n, c);
 }
 
 static void matmul_q2_k(const tg_matmul *m)
 {
-    matmul(m, TG_LAYOUT_Q2_K);
+    matmul(m, TG_LAYOUT_Q2_K, wide_q2_k);
 }
 
 tg_matmul_fn *const tg_avx2_matmul[TG_LAYOUT_COUNT] = {
-    [TG_LAYOUT_F32] = matmul_f32,   [TG_LAYOUT_F16] = matmul_f16,   [TG_LAYOUT_BF16] = matmul_bf16,
-    [TG_LAYOUT_Q4_0] = matmul_q4_0, [TG_LAYOUT_Q4_1] = matmul_q4_1, [TG_LAYOUT_Q5_0] = matmul_q5_0,
-    [TG_LAYOUT_Q5_1] = matmul_q5_1, [TG_LAYOUT_Q8_0] = matmul_q8_0, [TG_LAYOUT_Q8_F] = matmul_q8_f,
-    [TG_LAYOUT_Q4_K] = matmul_q4_k, [TG_LAYOUT_Q5_K] = matmul_q5_k, [TG_LAYOUT_Q6_K] = matmul_q6_k,
+    [TG_LAYOUT_F32] = tg_avx2_matmul_f32,   [TG_LAYOUT_F16] = tg_avx2_matmul_f16,
+    [TG_LAYOUT_BF16] = tg_avx2_matmul_bf16, [TG_LAYOUT_Q4_0] = matmul_q4_0,
+    [TG_LAYOUT_Q4_1] = matmul_q4_1,         [TG_LAYOUT_Q5_0] = matmul_q5_0,
+    [TG_LAYOUT_Q5_1] = matmul_q5_1,         [TG_LAYOUT_Q8_0] = matmul_q8_0,
+    [TG_LAYOUT_Q8_F] = matmul_q8_f,         [TG_LAYOUT_Q4_K] = matmul_q4_k,
+    [TG_LAYOUT_Q5_K] = matmul_q5_k,         [TG_LAYOUT_Q6_K] = matmul_q6_k,
     [TG_LAYOUT_Q2_K] = matmul_q2_k,
 };
