@@ -18,15 +18,19 @@ typedef struct tg_map {
 
 TG_MUST_USE tg_status tg_map_open(tg_map *out, const char *path, tg_err *e);
 void tg_map_close(tg_map *m);
-/* Asks the system to bring the pages in now, in one call. Only advice: cannot fail. */
-void tg_map_populate(const tg_map *m);
+/* Advice to the system, which cannot fail. All of it is going to be read, again and again: pages
+ * as large as there are. */
+void tg_map_expect_stream(const tg_map *m);
+/* Of what has been read so far only a little is read again: pages leave this process' memory (not
+ * the system's cache), and return by the small piece. */
+void tg_map_expect_few(const tg_map *m);
 
 /* Appends a whole file of at most `limit` bytes. */
 TG_MUST_USE tg_status tg_file_load(tg_buf *out, const char *path, size_t limit, tg_err *e);
 /* Appends everything of an open descriptor ("-", a pipe), at most `limit` bytes. */
 TG_MUST_USE tg_status tg_fd_load(tg_buf *out, int fd, const char *name, size_t limit, tg_err *e);
 
-/* A file being written, front to back, through a buffer. Not visible under a final name: the
+/* A file being written, front to back, through a buffer of 2 MB. Not visible under a final name: the
  * caller writes into a temporary directory or renames. */
 typedef struct tg_out tg_out;
 

@@ -164,7 +164,9 @@ static tg_status open_file(tg_artifact *a, int file, tg_map *m, tg_err *e)
     tg_path_join(&path, a->path, files[file].name);
     tg_status s = tg_buf_check(&path, e);
     if (s == TG_OK) s = tg_map_open(m, path.ptr, e);
+    if (s == TG_OK && files[file].is_lazy) tg_map_expect_stream(m);
     if (s == TG_OK) s = check_map(a->json, file, m, !files[file].is_lazy, e);
+    if (s == TG_OK && !files[file].is_lazy) tg_map_expect_few(m);
     tg_buf_deinit(&path);
     return s;
 }

@@ -307,6 +307,43 @@ static void a_saved_file_replaces_the_old_one_whole(void **state)
     tg_buf_deinit(&text);
 }
 
+/* Pieces smaller than the buffer, larger, and such that end inside and at its 2 MB; the file must
+ * be the pieces one after another. */
+static void a_file_is_its_pieces_whatever_their_sizes(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 4096, (2 << 20) - 4097, 3 << 20, 0, 5 << 20, 77, 2 << 20};
+    tg_err e = {0};
+    tg_out *o;
+    tg_map m;
+    char path[] = "/tmp/tg-base-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    uint8_t *bytes = tg_mem_new(5 << 20);
+    assert_non_null(bytes);
+    assert_int_equal(tg_out_open(&o, path, &e), TG_OK);
+    size_t n_all = 0;
+    for (size_t i = 0; i < TG_COUNT(sizes); n_all += sizes[i++]) {
+        for (size_t k = 0; k < sizes[i]; k++)
+            bytes[k] = (uint8_t)((n_all + k) * 2654435761u >> 13);
+        assert_int_equal(tg_out_write(o, bytes, sizes[i], &e), TG_OK);
+        assert_int_equal(tg_out_n_bytes(o), n_all + sizes[i]);
+    }
+    assert_int_equal(tg_out_close(o, &e), TG_OK);
+    assert_int_equal(tg_map_open(&m, path, &e), TG_OK);
+    assert_int_equal(m.n_bytes, n_all);
+    tg_map_expect_stream(&m);
+    for (size_t i = 0; i < n_all; i++)
+        if (m.data[i] != (uint8_t)(i * 2654435761u >> 13)) fail_msg("byte %zu differs", i);
+    tg_map_expect_few(&m); /* the bytes stay what they were */
+    for (size_t i = 0; i < n_all; i += 4095)
+        if (m.data[i] != (uint8_t)(i * 2654435761u >> 13)) fail_msg("byte %zu differs", i);
+    tg_map_close(&m);
+    unlink(path);
+    tg_mem_free(bytes);
+}
+
 static void a_folder_is_exchanged_and_links_are_not_followed(void **state)
 {
     (void)state;
@@ -411,6 +448,7 @@ int main(void)
         cmocka_unit_test(integers_beyond_64_bits_become_real_numbers),
         cmocka_unit_test(json_values_have_types_and_known_keys),
         cmocka_unit_test(a_saved_file_replaces_the_old_one_whole),
+        cmocka_unit_test(a_file_is_its_pieces_whatever_their_sizes),
         cmocka_unit_test(a_folder_is_exchanged_and_links_are_not_followed),
         cmocka_unit_test(a_lock_is_held_once),
         cmocka_unit_test(the_machine_answers),
