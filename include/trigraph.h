@@ -231,6 +231,18 @@ TG_API void tg_engine_end_profile(tg_engine *g);
 /* Returns how many there are so far; writes at most n_max. */
 TG_API int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max);
 
+/* What the machine can do at this moment, by the engine's own threads and its tier's instructions:
+ * what a step's bytes and products can be held against. */
+typedef struct tg_rates {
+    double read_bytes_per_s; /* of some memory over and over, each thread its own part of it */
+    double products_per_s;   /* of 8-bit integers, added up; all threads */
+    double round_trip_ns;    /* of a cache line between threads 0 and 1; 0 with one thread */
+} tg_rates;
+
+/* Takes about 50 ms, or reading memory [n_bytes] three times; memory is 64-byte aligned. From the
+ * thread that may call tg_engine_step. */
+TG_API tg_rates tg_engine_measure_rates(tg_engine *g, const void *memory, size_t n_bytes);
+
 /* Steps to be timed by themselves, over made-up tokens. A step of one token a row is what decoding
  * does; one of n tokens verifies n - 1 drafts in every row. */
 typedef struct tg_trial {

@@ -3,7 +3,7 @@
 #include "api/engine.h"
 #include "base/os.h"
 
-/* ---- profiles */
+/* ---- profiles and rates */
 
 tg_status tg_engine_begin_profile(tg_engine *g, tg_err *e)
 {
@@ -42,6 +42,14 @@ int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max)
         };
     }
     return n;
+}
+
+tg_rates tg_engine_measure_rates(tg_engine *g, const void *memory, size_t n_bytes)
+{
+    pthread_mutex_lock(&g->step_lock);
+    tg_cpu_rates r = tg_cpu_device_measure_rates(tg_exec_device(g->exec), memory, n_bytes);
+    pthread_mutex_unlock(&g->step_lock);
+    return (tg_rates){r.read_bytes_per_s, r.products_per_s, r.round_trip_ns};
 }
 
 /* ---- steps of a chosen shape */

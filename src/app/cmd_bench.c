@@ -8,6 +8,7 @@
 #include "app/command.h"
 #include "app/costs.h"
 #include "app/report.h"
+#include "app/roofline.h"
 #include "app/trial.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -48,20 +49,23 @@ typedef struct lane {
 typedef struct tg_bench {
     tg_session session;
     int32_t depth, n_prompt, n_gen, n_rows, n_runs;
+    uint64_t n_filled;                /* times that prompts were made */
     double *samples[TG_METRIC_COUNT]; /* n_runs each; sorted at the end */
     lane *lanes;                      /* [n_rows] */
     tg_costs costs;                   /* of --profile */
     tg_verification verification;     /* of --verify */
+    tg_roofline roofline;             /* of --roofline */
     tg_arena arena;
 } tg_bench;
 
 /* Ids from all over the vocabulary, other ones for every run and row: a prompt seen before would be
  * found in the prefix cache and cost nothing. (A multiplicative hash; any spread will do.) */
-static void fill_prompts(tg_bench *b, int32_t run)
+static void fill_prompts(tg_bench *b)
 {
+    uint64_t run = ++b->n_filled;
     for (int32_t r = 0; r < b->n_rows; r++)
         for (int32_t i = 0; i < b->depth + b->n_prompt; i++) {
-            uint64_t seed = (uint64_t)(run + 2) * (uint64_t)b->n_rows + (uint64_t)r;
+            uint64_t seed = run * (uint64_t)b->n_rows + (uint64_t)r;
             uint64_t x = (seed << 32 | (uint32_t)i) * 0x9e3779b97f4a7c15u;
             b->lanes[r].prompt[i] = (int32_t)((x >> 33) % (uint64_t)b->session.info.n_vocab);
         }
@@ -170,38 +174,73 @@ static tg_status fill_rows(tg_bench *b, tg_err *e)
     return s;
 }
 
-/* A prompt and an answer in every row. Runs from 0 to n_runs - 1 are counted, and one after them
- * is profiled: being timed costs it a little. */
-static tg_status measure_run(tg_bench *b, int32_t run, bool is_profiled, tg_err *e)
+/* Tokens per second, and milliseconds to the first. */
+typedef struct speeds {
+    double prompt, decode, ttft;
+} speeds;
+
+/* A prompt and an answer in every row. */
+static tg_status measure_run(tg_bench *b, bool is_profiled, speeds *x, tg_err *e)
 {
-    double prompt = 0, decode = 0, ttft = 0;
-    fill_prompts(b, run);
+    fill_prompts(b);
     TG_TRY(fill_rows(b, e));
     if (is_profiled) TG_TRY(tg_engine_begin_profile(b->session.engine, e));
     tg_status s = submit(b, b->depth + b->n_prompt, b->n_gen, e);
-    if (s == TG_OK) s = run_steps(b, &decode, e);
-    if (s == TG_OK) s = take_stats(b, b->depth, &prompt, &ttft, e);
+    if (s == TG_OK) s = run_steps(b, &x->decode, e);
+    if (s == TG_OK) s = take_stats(b, b->depth, &x->prompt, &x->ttft, e);
     free_requests(b);
-    if (s == TG_OK && run >= 0 && run < b->n_runs) {
-        b->samples[TG_METRIC_PROMPT][run] = prompt;
-        b->samples[TG_METRIC_DECODE][run] = decode;
-        b->samples[TG_METRIC_TTFT][run] = ttft;
-    }
     return s;
 }
 
-/* A prompt and an answer, then steps that verify. */
-static tg_status measure_costs(tg_bench *b, tg_err *e)
+/* One run to warm up, then those that count. */
+static tg_status measure_speeds(tg_bench *b, tg_err *e)
 {
-    TG_TRY(measure_run(b, b->n_runs, true, e));
-    tg_costs_take(&b->costs, b->session.engine, NULL);
-    if (b->session.info.speculation > 0) {
-        TG_TRY(tg_engine_begin_profile(b->session.engine, e));
-        TG_TRY(tg_verification_run(&(tg_verification){.is_longest_only = true}, &b->session,
-                                   b->n_rows, b->depth + b->n_prompt, 1, e));
-        tg_costs_take(&b->costs, b->session.engine, "speculate");
+    for (int32_t i = -1; i < b->n_runs; i++) {
+        speeds x = {0};
+        TG_TRY(measure_run(b, false, &x, e));
+        if (i < 0) continue;
+        b->samples[TG_METRIC_PROMPT][i] = x.prompt;
+        b->samples[TG_METRIC_DECODE][i] = x.decode;
+        b->samples[TG_METRIC_TTFT][i] = x.ttft;
     }
+    return TG_OK;
+}
+
+/* One more run, apart from the others: being timed costs it a little. */
+static tg_status measure_costs(tg_bench *b, tg_costs *c, tg_err *e)
+{
+    speeds ignored;
+    TG_TRY(measure_run(b, true, &ignored, e));
+    tg_costs_take(c, b->session.engine, NULL);
     tg_engine_end_profile(b->session.engine);
+    return TG_OK;
+}
+
+/* Steps that verify come from no request here: they are made. */
+static tg_status measure_verify_costs(tg_bench *b, tg_err *e)
+{
+    tg_verification longest = {.is_longest_only = true};
+    if (b->session.info.speculation == 0) return TG_OK;
+    TG_TRY(tg_engine_begin_profile(b->session.engine, e));
+    TG_TRY(tg_verification_run(&longest, &b->session, b->n_rows, b->depth + b->n_prompt, 1, e));
+    tg_costs_take(&b->costs, b->session.engine, "speculate");
+    tg_engine_end_profile(b->session.engine);
+    return TG_OK;
+}
+
+static tg_status measure_roofline(tg_bench *b, tg_err *e)
+{
+    tg_costs costs = {0};
+    tg_engine *g = b->session.engine;
+    TG_TRY(measure_costs(b, &costs, e));
+    TG_TRY(tg_roofline_init(&b->roofline, &costs, b->n_rows, b->n_runs, &b->arena, e));
+    for (int32_t i = 0; i < b->n_runs; i++) {
+        speeds x;
+        tg_roofline_begin_run(&b->roofline, i, g);
+        TG_TRY(measure_run(b, false, &x, e));
+        tg_roofline_end_run(&b->roofline, i, g, x.decode, x.prompt);
+    }
+    tg_roofline_finish(&b->roofline, g);
     return TG_OK;
 }
 
@@ -254,14 +293,16 @@ static tg_status measure(tg_bench *b, const tg_args *a, tg_err *e)
         b->samples[TG_METRIC_LOAD][i] = b->session.load_ms;
     }
     TG_TRY(check_shape(b, a, e));
-    for (int32_t i = -1; i < b->n_runs; i++)
-        TG_TRY(measure_run(b, i, false, e));
+    TG_TRY(measure_speeds(b, e));
     for (int32_t i = 0; i < b->n_runs; i++) /* a peak has one value */
         b->samples[TG_METRIC_RSS][i] = (double)tg_memory_peak_bytes() / 1e6;
     if (a->is_set[TG_OPT_BENCH_VERIFY])
         TG_TRY(tg_verification_run(&b->verification, &b->session, b->n_rows, b->depth + b->n_prompt,
                                    b->n_runs, e));
-    return a->is_set[TG_OPT_PROFILE] ? measure_costs(b, e) : TG_OK;
+    if (a->is_set[TG_OPT_ROOFLINE]) TG_TRY(measure_roofline(b, e));
+    if (!a->is_set[TG_OPT_PROFILE]) return TG_OK;
+    TG_TRY(measure_costs(b, &b->costs, e));
+    return measure_verify_costs(b, e);
 }
 
 /* Keys that others parse: the five metrics first, then the circumstances, then what was asked for
@@ -287,6 +328,7 @@ static void print_json(const tg_bench *b, tg_buf *out)
     tg_report_add_text(out, "cpu_tier", tg_str_from_cstr(info.cpu_tier));
     tg_report_add_text(out, "version", tg_str_from_cstr(tg_version()));
     if (b->verification.n_cases > 0) tg_verification_report(&b->verification, out);
+    if (b->roofline.n_rows > 0) tg_roofline_report(&b->roofline, out);
     if (b->costs.n > 0) tg_costs_report(&b->costs, out);
     tg_report_end(out);
     tg_buf_add_byte(out, '\n');
@@ -311,6 +353,7 @@ static void print_table(const tg_bench *b, tg_buf *out)
                   " threads, %s, trigraph %s\n",
                   b->n_prompt, b->n_gen, b->n_runs, info.n_threads, info.cpu_tier, tg_version());
     if (b->verification.n_cases > 0) tg_verification_print(&b->verification, out);
+    if (b->roofline.n_rows > 0) tg_roofline_print(&b->roofline, out);
     tg_costs_print(&b->costs, out);
 }
 
@@ -336,6 +379,7 @@ int tg_run_bench(const tg_args *a)
         s = tg_buf_check(&text, &e);
     }
     int code = tg_exit_code(s, &e, &out);
+    tg_roofline_deinit(&b.roofline);
     tg_session_close(&b.session);
     tg_arena_deinit(&b.arena);
     tg_buf_deinit(&text);

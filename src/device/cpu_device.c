@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "device/profile.h"
+#include "device/rates.h"
 #include "device/step.h"
 
 #include <string.h>
@@ -414,4 +415,11 @@ void tg_cpu_device_end_profile(tg_device *d)
 int32_t tg_cpu_device_read_profile(const tg_device *d, tg_cpu_cost *rows, int32_t n_max)
 {
     return d->profile ? tg_profile_read(d->profile, rows, n_max) : 0;
+}
+
+tg_cpu_rates tg_cpu_device_measure_rates(tg_device *d, const void *memory, size_t n_bytes)
+{
+    tg_cpu_rates r;
+    tg_rates_measure(&r, d->team, &d->kernels, memory, n_bytes);
+    return r;
 }

@@ -40,4 +40,14 @@ void tg_cpu_device_end_profile(tg_device *d);
 /* Returns how many rows there are, 0 without a profile; writes at most n_max of them. */
 int32_t tg_cpu_device_read_profile(const tg_device *d, tg_cpu_cost *rows, int32_t n_max);
 
+typedef struct tg_cpu_rates {
+    double read_bytes_per_s; /* of n_bytes over and over, each thread its own part */
+    double products_per_s;   /* of bytes, added up as 32-bit integers, by all threads */
+    double round_trip_ns;    /* of a cache line between threads 0 and 1; 0 with one thread */
+} tg_cpu_rates;
+
+/* Measures the machine by the device's threads, for about 50 ms, or three times over memory, which
+ * is 64-byte aligned. Not while a step runs. */
+tg_cpu_rates tg_cpu_device_measure_rates(tg_device *d, const void *memory, size_t n_bytes);
+
 #endif

@@ -206,6 +206,8 @@ void tg_kernels_fill_avx2(tg_kernels *k)
     k->attend[TG_KV_F32] = tg_avx2_attend_f32;
     k->attend[TG_KV_F16] = tg_avx2_attend_f16;
     k->sample_row = tg_avx2_sample_row;
+    k->sum_words = tg_avx2_sum_words;
+    k->sum_products = tg_avx2_sum_products;
     for (int l = 0; l < TG_LAYOUT_COUNT; l++)
         k->matmul[l] = tg_avx2_matmul[l];
 }

@@ -15,6 +15,8 @@ tg_matmul_fn tg_avx2_matmul_f32, tg_avx2_matmul_f16, tg_avx2_matmul_bf16;
 bool tg_avx2_matmul_many(const tg_matmul *m, tg_layout l);
 tg_attend_fn tg_avx2_attend_f32, tg_avx2_attend_f16;
 tg_sample_row_fn tg_avx2_sample_row;
+uint64_t tg_avx2_sum_words(const uint64_t *p, int64_t n);
+uint32_t tg_avx2_sum_products(const uint8_t *u, const int8_t *s, int64_t n_rounds);
 
 /* Lanes that exist when n elements are left: all ones where i < n. */
 TG_INLINE __m256i tg_mask8(int64_t n)

@@ -245,6 +245,8 @@ void tg_kernels_fill_avx512(tg_kernels *k)
     k->attend[TG_KV_F32] = tg_avx512_attend_f32;
     k->attend[TG_KV_F16] = tg_avx512_attend_f16;
     k->sample_row = tg_avx512_sample_row;
+    k->sum_words = tg_avx512_sum_words;
+    k->sum_products = tg_avx512_sum_products;
     for (int l = 0; l < TG_LAYOUT_COUNT; l++)
         if (tg_avx512_matmul[l]) k->matmul[l] = tg_avx512_matmul[l];
 }

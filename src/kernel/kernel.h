@@ -199,6 +199,8 @@ size_t tg_sample_scratch_bytes(int32_t n_vocab);
 
 typedef enum tg_act { TG_ACT_SILU, TG_ACT_GELU_TANH, TG_ACT_COUNT } tg_act;
 
+enum { TG_YARD_BYTES = 768 };
+
 /* What a tier offers. Filled tier by tier: later ones overwrite only what they do better. */
 typedef struct tg_kernels {
     /* x [n] -> one token's row of `out` (already placed; row 0). n need not be a multiple of 32. */
@@ -221,6 +223,12 @@ typedef struct tg_kernels {
     /* y [n] = O / L, zeros when L is 0. */
     void (*attend_finish)(float *y, const float *O, float L, int32_t n);
     tg_sample_row_fn *sample_row;
+    /* Yardsticks: how fast this processor reads and multiplies, by loops that do nothing else. What
+     * they return proves that they did it.
+     * The wrapping sum of n words, a multiple of 64, at a 64-byte boundary. */
+    uint64_t (*sum_words)(const uint64_t *p, int64_t n);
+    /* n_rounds times the sum of u[i] s[i mod 64] over u [TG_YARD_BYTES], modulo 2^32; u[i] < 16. */
+    uint32_t (*sum_products)(const uint8_t *u, const int8_t *s, int64_t n_rounds);
 } tg_kernels;
 
 void tg_kernels_fill(tg_kernels *k, tg_cpu_tier tier);

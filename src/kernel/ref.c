@@ -109,6 +109,8 @@ void tg_kernels_fill_ref(tg_kernels *k)
         .attend_merge = tg_ref_attend_merge,
         .attend_finish = tg_ref_attend_finish,
         .sample_row = tg_ref_sample_row,
+        .sum_words = tg_ref_sum_words,
+        .sum_products = tg_ref_sum_products,
     };
     for (int l = 0; l < TG_LAYOUT_COUNT; l++) {
         k->matmul[l] = tg_ref_matmul[l];

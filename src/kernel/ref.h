@@ -66,5 +66,7 @@ void tg_ref_attend_merge(float *M, float *L, float *O, float m, float l, const f
 void tg_ref_attend_finish(float *y, const float *O, float L, int32_t n);
 tg_kv_store_fn tg_ref_kv_store_f32, tg_ref_kv_store_f16;
 tg_sample_row_fn tg_ref_sample_row;
+uint64_t tg_ref_sum_words(const uint64_t *p, int64_t n);
+uint32_t tg_ref_sum_products(const uint8_t *u, const int8_t *s, int64_t n_rounds);
 
 #endif

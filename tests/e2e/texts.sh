@@ -112,6 +112,18 @@ check "bench names rows and depth" grep -q '^llama: 2 rows, depth 40, prompt 16,
 tri bench rows.tg -p 1 -n 2 -r 1 --verify
 check "bench --verify of 8 tokens needs no excuse" is_same "$(grep -c 'exported with' out)" 0
 
+tri bench m.tg -p 16 -n 24 -r 2 -t 2 --roofline --json
+check "bench --roofline needs the weights' bytes and the shape's products" has_json out "[1 / (abs(r['products'] / want - 1) < 1e-6
+ and 0 < r['weight_bytes'] <= $(stat -c %s m.tg/weights.0.bin) and r['round_trip_ns'] > 0 and r['placement'] != 'one thread'
+ and r['cyclic_bytes'] % 4096 == 0 and r['cyclic_bytes_per_s']['min'] > 0 and r['memory_bytes_per_s'] > 0)
+ for r in [d['roofline']] for c in [json.load(open('$TINY/config.json'))] for h in [c['num_attention_heads'] * c['head_dim']]
+ for want in [c['hidden_size'] * (c['num_hidden_layers'] * (2 * h + 2 * c['num_key_value_heads'] * c['head_dim']
+  + 3 * c['intermediate_size']) + c['vocab_size']) + c['num_hidden_layers'] * 2 * h * sum(range(17, 40)) / 23]]"
+check "a share is what was reached of the rate" has_json out "[1 / (0.3 < r['decode_bytes_share']['median'] /
+ (r['decode_tokens_per_s']['median'] * (r['weight_bytes'] + r['cache_bytes']) / r['cyclic_bytes_per_s']['median']) < 3) for r in [d['roofline']]]"
+tri bench m.tg -p 16 -n 4 -r 1 -t 1 --roofline
+check "bench --roofline names the placement" grep -q '^roofline, one thread$' out
+
 tri inspect m.tg
 check "inspect says what is inside" grep -qi llama out
 tri inspect m.tg --json

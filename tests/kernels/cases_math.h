@@ -228,4 +228,76 @@ static void check_add(check *c)
     }
 }
 
+/* ---- yardsticks: exact integers, so the truth is a calculation of another form */
+
+static const uint64_t *draw_words(check *c, int32_t n)
+{
+    uint64_t *p = end_buffer(0, 8 * (size_t)n);
+    for (int32_t i = 0; i < n; i++)
+        p[i] = (uint64_t)next_u32(c) << 32 | next_u32(c);
+    return p;
+}
+
+static void check_sum_words(check *c)
+{
+    for (int32_t n = 0; n <= 64 * 40; n += 64) {
+        snprintf(c->what, sizeof c->what, "n %d", n);
+        const uint64_t *p = draw_words(c, n);
+        if (c->k->sum_words(p, n) != c->ref->sum_words(p, n)) fail_check("%s: sum", c->what);
+    }
+}
+
+/* Halves apart, carried by hand. */
+static void truth_sum_words(check *c)
+{
+    const uint64_t *p = draw_words(c, 6400);
+    uint64_t low = 0, high = 0;
+    for (int32_t i = 0; i < 6400; i++) {
+        low += p[i] & 0xffffffffu;
+        high += p[i] >> 32;
+    }
+    if (c->ref->sum_words(p, 6400) != ((high + (low >> 32)) << 32) + (low & 0xffffffffu))
+        fail_check("sum of 6400 words");
+}
+
+static void draw_products(check *c, uint8_t **u, int8_t **s, bool is_extreme)
+{
+    *u = end_buffer(0, TG_YARD_BYTES);
+    *s = end_buffer(1, 64);
+    for (int32_t i = 0; i < TG_YARD_BYTES; i++)
+        (*u)[i] = is_extreme ? 15 : (uint8_t)next_below(c, 16);
+    for (int32_t i = 0; i < 64; i++)
+        (*s)[i] = (int8_t)(is_extreme ? -128 : next_below(c, 256) - 128);
+}
+
+static void check_sum_products(check *c)
+{
+    static const int64_t rounds[] = {0, 1, 2, 3, 1000, 4001};
+    for (int32_t i = 0; i < 2 * (int32_t)TG_COUNT(rounds); i++) {
+        uint8_t *u;
+        int8_t *s;
+        int64_t n = rounds[i / 2];
+        snprintf(c->what, sizeof c->what, "%d rounds", (int)n);
+        draw_products(c, &u, &s, i % 2);
+        if (c->k->sum_products(u, s, n) != c->ref->sum_products(u, s, n))
+            fail_check("%s: sum", c->what);
+    }
+}
+
+/* One round's sum in 64 bits, times the rounds. */
+static void truth_sum_products(check *c)
+{
+    for (int32_t n = 0; n < 300; n += 37) {
+        uint8_t *u;
+        int8_t *s;
+        int64_t one = 0;
+        draw_products(c, &u, &s, n % 2);
+        for (int32_t i = 0; i < 64; i++)
+            for (int32_t j = i; j < TG_YARD_BYTES; j += 64)
+                one += (int64_t)s[i] * u[j];
+        if (c->ref->sum_products(u, s, n) != (uint32_t)(uint64_t)(one * n))
+            fail_check("%d rounds: sum", n);
+    }
+}
+
 #endif

@@ -44,6 +44,8 @@ static const kernel_case cases[] = {
     {"attend_merge", ENTRY(attend_merge), check_merge, truth_merge, bench_merge, 0},
     {"attend_finish", ENTRY(attend_finish), check_merge, truth_merge, NULL, 0},
     {"sample_row", ENTRY(sample_row), check_sample_row, NULL, bench_sample, 0},
+    {"sum_words", ENTRY(sum_words), check_sum_words, truth_sum_words, NULL, 0},
+    {"sum_products", ENTRY(sum_products), check_sum_products, truth_sum_products, NULL, 0},
 };
 
 typedef void any_fn(void);

@@ -13,7 +13,7 @@ _trigraph() {
     detokenize) options="--prompt --file --ids --no-special --json --help --version" ;;
     inspect) options="--verify --json --help --version" ;;
     eval) options="--prompt --file --ids --logits --chunk --threads --json --help --version" ;;
-    bench) options="--n-prompt --n-gen --repetitions --depth --batch --verify --profile --threads --json --help --version" ;;
+    bench) options="--n-prompt --n-gen --repetitions --depth --batch --verify --roofline --profile --threads --json --help --version" ;;
     esac
     case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;

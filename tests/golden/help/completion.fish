@@ -90,6 +90,7 @@ complete -c trigraph -n '__fish_seen_subcommand_from bench' -l repetitions -s r 
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l depth -s d -r -d 'tokens that every row holds before its prompt'
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l batch -r -d 'rows that run together; speeds are of all of them'
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l verify -d 'what a step of 2 to 8 tokens a row costs beside a plain one'
+complete -c trigraph -n '__fish_seen_subcommand_from bench' -l roofline -d 'the speeds beside what this machine can read and multiply'
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l profile -d 'one more run, and what each operation of its steps cost'
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l threads -s t -r -d 'worker threads; changes the speed and no result'
 complete -c trigraph -n '__fish_seen_subcommand_from bench' -l json -d 'print one JSON object on standard output'

@@ -111,6 +111,7 @@ bench)
         '--depth=[tokens that every row holds before its prompt]:value:_files' \
         '--batch=[rows that run together; speeds are of all of them]:value:_files' \
         '--verify[what a step of 2 to 8 tokens a row costs beside a plain one]' \
+        '--roofline[the speeds beside what this machine can read and multiply]' \
         '--profile[one more run, and what each operation of its steps cost]' \
         '--threads=[worker threads; changes the speed and no result]:value:_files' \
         '--json[print one JSON object on standard output]' \
