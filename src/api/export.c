@@ -148,13 +148,15 @@ static tg_status write_papers(tg_artifact_writer *w, const tg_papers *p, tg_err 
     return s;
 }
 
+/* The source is hashed while the disk is still busy with the weights. */
 static tg_status write_weights(tg_artifact_writer *w, const tg_export_job *job,
-                               const tg_export_options *o, tg_err *e)
+                               const tg_export_options *o, tg_content_hash *hash, tg_err *e)
 {
     tg_out *out;
     TG_TRY(tg_artifact_writer_begin(w, "weights.0.bin", &out, e));
     TG_TRY(tg_pack_write(&job->compiled.program, job->blueprint, out, o ? o->progress : NULL,
                          o ? o->context : NULL, e));
+    *hash = tg_checkpoint_hash(job->checkpoint);
     return tg_artifact_writer_end(w, e);
 }
 
@@ -163,8 +165,8 @@ static tg_status write_artifact(tg_artifact_writer *w, const tg_export_job *job,
 {
     TG_TRY(write_papers(w, &job->papers, e));
     TG_TRY(write_program(w, job, e));
-    TG_TRY(write_weights(w, job, o, e));
-    tg_content_hash hash = tg_checkpoint_hash(job->checkpoint);
+    tg_content_hash hash;
+    TG_TRY(write_weights(w, job, o, &hash, e));
     json_t *json = describe(job, &hash);
     if (!json) return tg_fail_nomem(e, sizeof json, "artifact.json");
     tg_status s = tg_artifact_writer_commit(w, json, e);

@@ -24,17 +24,24 @@ void tg_map_expect_stream(const tg_map *m);
 /* Of what has been read so far only a little is read again: pages leave this process' memory (not
  * the system's cache), and return by the small piece. */
 void tg_map_expect_few(const tg_map *m);
+/* Lets go of the pages that hold [p, p + n_bytes), which lie in the mapping: who reads a file from
+ * front to back need not hold all of it. They are read again when touched again. */
+void tg_map_release(const tg_map *m, const void *p, size_t n_bytes);
 
 /* Appends a whole file of at most `limit` bytes. */
 TG_MUST_USE tg_status tg_file_load(tg_buf *out, const char *path, size_t limit, tg_err *e);
 /* Appends everything of an open descriptor ("-", a pipe), at most `limit` bytes. */
 TG_MUST_USE tg_status tg_fd_load(tg_buf *out, int fd, const char *name, size_t limit, tg_err *e);
 
-/* A file being written, front to back, through a buffer of 2 MB. Not visible under a final name: the
- * caller writes into a temporary directory or renames. */
+/* A file being written, front to back, through a buffer of 2 MB. Not visible under a final name:
+ * the caller writes into a temporary directory or renames. The disk is kept busy from the first
+ * megabytes on, so that the sync at the end does not wait for the whole file. */
 typedef struct tg_out tg_out;
+/* Sees every byte that is written, in order, on the thread that writes. */
+typedef void tg_out_watch_fn(void *context, const void *bytes, size_t n);
 
 TG_MUST_USE tg_status tg_out_open(tg_out **out, const char *path, tg_err *e);
+void tg_out_watch(tg_out *o, tg_out_watch_fn *fn, void *context); /* before the first byte */
 TG_MUST_USE tg_status tg_out_write(tg_out *o, const void *bytes, size_t n, tg_err *e);
 TG_MUST_USE tg_status tg_out_pad(tg_out *o, size_t align, tg_err *e); /* zeros up to a multiple */
 size_t tg_out_n_bytes(const tg_out *o);

@@ -72,7 +72,8 @@ TG_MUST_USE tg_status tg_compiled_widen(tg_compiled *c, tg_choose_wide_fn *choos
 /* Called now and then with bytes done and in all; true ends the export with TG_E_CANCELLED. */
 typedef bool tg_progress_fn(void *context, int64_t done, int64_t total);
 
-/* Writes the packed weights of a compiled model, in the order of execution, constant memory. */
+/* Writes the packed weights of a compiled model, in the order of execution, with a thread for each
+ * processor and constant memory. `progress` is called on the caller's thread. */
 TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_blueprint *b, tg_out *out,
                                     tg_progress_fn *progress, void *context, tg_err *e);
 

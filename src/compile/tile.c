@@ -52,7 +52,7 @@ static void put_f32(uint8_t *p, float v)
 /* ---- readers: blocks of 32, two to a quantum; a row may end after the first */
 
 /* Sixteen bytes of nibbles: element e is the low one of byte e, e + 16 the high one. */
-static void split_nibbles(uint8_t *q, const uint8_t *src)
+static void split_nibbles(uint8_t *restrict q, const uint8_t *restrict src)
 {
     for (int j = 0; j < 16; j++) {
         q[j] = src[j] & 15;
@@ -228,6 +228,22 @@ static void read_k_scales(piece *p, const uint8_t *src)
     }
 }
 
+/* Thirty-two bytes of nibbles: 32 codes in the low ones, the next 32 in the high ones. */
+static void split_low_high(uint8_t *restrict q, const uint8_t *restrict src)
+{
+    for (int j = 0; j < 32; j++) {
+        q[j] = src[j] & 15;
+        q[j + 32] = src[j] >> 4;
+    }
+}
+
+/* The fifth bits of 32 codes are bit `s` of 32 bytes. */
+static void add_bit_plane(uint8_t *restrict q, const uint8_t *restrict src, int s)
+{
+    for (int j = 0; j < 32; j++)
+        q[j] = (uint8_t)(q[j] | (src[j] >> s & 1) << 4);
+}
+
 static void read_q4_k(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
 {
     (void)n_cols;
@@ -235,8 +251,8 @@ static void read_q4_k(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
     p->d[0] = get_u16(src);
     p->m[0] = get_u16(src + 2);
     read_k_scales(p, src + 4);
-    for (int e = 0; e < 256; e++)
-        p->q[e] = src[16 + 32 * (e >> 6) + (e & 31)] >> (4 * (e >> 5 & 1)) & 15;
+    for (int part = 0; part < 4; part++)
+        split_low_high(p->q + 64 * part, src + 16 + 32 * part);
 }
 
 static void read_q5_k(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
@@ -246,11 +262,10 @@ static void read_q5_k(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
     p->d[0] = get_u16(src);
     p->m[0] = get_u16(src + 2);
     read_k_scales(p, src + 4);
-    for (int e = 0; e < 256; e++) {
-        int low = src[48 + 32 * (e >> 6) + (e & 31)] >> (4 * (e >> 5 & 1)) & 15;
-        int fifth = src[16 + (e & 31)] >> (e >> 5) & 1;
-        p->q[e] = (uint8_t)(low | fifth << 4);
-    }
+    for (int part = 0; part < 4; part++)
+        split_low_high(p->q + 64 * part, src + 48 + 32 * part);
+    for (int s = 0; s < 8; s++)
+        add_bit_plane(p->q + 32 * s, src + 16, s);
 }
 
 /* Low nibbles, then pairs, then 16 int8 scales: half h of the block, group j of 32 in it. */
@@ -260,11 +275,16 @@ static void read_q6_k(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
     src += at / 256 * 210;
     p->d[0] = get_u16(src + 208);
     memcpy(p->sc, src + 192, 16);
-    for (int e = 0; e < 256; e++) {
-        int h = e >> 7, j = e >> 5 & 3, l = e & 31;
-        int low = src[64 * h + 32 * (j & 1) + l] >> (4 * (j >> 1)) & 15;
-        int up = src[128 + 32 * h + l] >> (2 * j) & 3;
-        p->q[e] = (uint8_t)(low | up << 4);
+    for (int h = 0; h < 2; h++) {
+        uint8_t *q = p->q + 128 * h;
+        const uint8_t *low = src + 64 * h, *up = src + 128 + 32 * h;
+        for (int l = 0; l < 64; l++) {
+            q[l] = low[l] & 15;
+            q[l + 64] = low[l] >> 4;
+        }
+        for (int j = 0; j < 4; j++)
+            for (int l = 0; l < 32; l++)
+                q[32 * j + l] = (uint8_t)(q[32 * j + l] | (up[l] >> (2 * j) & 3) << 4);
     }
 }
 
@@ -304,9 +324,8 @@ static uint8_t *write_nibbles(uint8_t *dst, size_t lane, const uint8_t *q)
 static uint8_t *write_bits(uint8_t *dst, size_t lane, const uint8_t *q)
 {
     for (size_t v = 0; v < 16; v++) {
-        int half = 0;
-        for (size_t j = 0; j < 4; j++)
-            half |= (q[4 * v + j] >> 4 & 1) << j;
+        /* the product moves bit 0 of byte j to bit 24 + j, and nothing else there */
+        uint32_t half = (get_word(q, v) >> 4 & 0x01010101u) * 0x01020408u >> 24 & 15;
         dst[8 * v + (lane >> 1)] |= (uint8_t)(half << (4 * (lane & 1)));
     }
     return dst + 128;

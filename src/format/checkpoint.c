@@ -8,6 +8,8 @@
 #define XXH_STATIC_LINKING_ONLY /* the size of XXH3_state_t, to have it on the stack */
 #include <xxhash.h>
 
+enum { HASH_BYTES = 8 << 20 };
+
 /* ---- the object */
 
 const char *tg_checkpoint_join(tg_checkpoint *c, const char *dir, const char *name)
@@ -329,6 +331,27 @@ static void add_sized(XXH3_state_t *h, const void *bytes, size_t n)
     if (n) XXH3_128bits_update(h, bytes, n);
 }
 
+/* Piece by piece, so that memory holds one. */
+static void add_map(XXH3_state_t *h, const tg_map *m)
+{
+    uint64_t size = m->n_bytes;
+    XXH3_128bits_update(h, &size, sizeof size);
+    for (size_t at = 0; at < m->n_bytes; at += HASH_BYTES) {
+        size_t n = TG_MIN((size_t)HASH_BYTES, m->n_bytes - at);
+        XXH3_128bits_update(h, m->data + at, n);
+        tg_map_release(m, m->data + at, n);
+    }
+}
+
+void tg_checkpoint_release(const tg_checkpoint *c, const void *p, size_t n_bytes)
+{
+    for (int32_t i = 0; i < c->n_files; i++) {
+        const tg_map *m = &c->files[i]->map;
+        uintptr_t at = (uintptr_t)p, base = (uintptr_t)m->data;
+        if (at >= base && at + n_bytes <= base + m->n_bytes) tg_map_release(m, p, n_bytes);
+    }
+}
+
 tg_content_hash tg_checkpoint_hash(const tg_checkpoint *c)
 {
     XXH3_state_t h;
@@ -337,7 +360,7 @@ tg_content_hash tg_checkpoint_hash(const tg_checkpoint *c)
     for (int32_t i = 0; i < c->n_files; i++) {
         const tg_opened_file *f = c->files[i];
         add_sized(&h, f->about.part, strlen(f->about.part));
-        add_sized(&h, f->map.data, f->map.n_bytes);
+        add_map(&h, &f->map);
     }
     XXH128_hash_t v = XXH3_128bits_digest(&h);
     return (tg_content_hash){v.low64, v.high64};

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#define XXH_STATIC_LINKING_ONLY /* the size of XXH3_state_t, to have it from our heap */
 #include <xxhash.h>
 
 enum { HEX_BYTES = 33, JSON_LIMIT = 16 << 20, MAX_ATTEMPTS = 1000 };
@@ -42,10 +43,14 @@ static int find_file(const char *name)
 }
 
 /* XXH3 with 128 bits as 32 hex digits, high half first. */
+static void print_hash(XXH128_hash_t h, char out[HEX_BYTES])
+{
+    snprintf(out, HEX_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+}
+
 static void hash_bytes(const void *bytes, size_t n, char out[HEX_BYTES])
 {
-    XXH128_hash_t h = XXH3_128bits(n ? bytes : "", n);
-    snprintf(out, HEX_BYTES, "%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+    print_hash(XXH3_128bits(n ? bytes : "", n), out);
 }
 
 /* artifact.json without its "checksum", printed as it is written: what that checksum is of. */
@@ -279,6 +284,7 @@ struct tg_artifact_writer {
     int lock;                           /* -1: none */
     tg_out *out;                        /* the file being streamed, or NULL */
     int streamed;                       /* which it is */
+    XXH3_state_t *hash;                 /* of what was streamed so far; owned */
     struct {
         bool is_written;
         int64_t n_bytes;
@@ -421,6 +427,12 @@ tg_status tg_artifact_writer_new(tg_artifact_writer **out, const char *path, boo
     tg_artifact_writer *w = TG_NEW(tg_artifact_writer);
     if (!w) return tg_fail_nomem(e, sizeof *w, "an artifact writer");
     w->lock = -1;
+    w->hash = TG_NEW(XXH3_state_t); /* aligned to 64 bytes, as it wants */
+    if (!w->hash) {
+        tg_artifact_writer_free(w);
+        return tg_fail_nomem(e, sizeof *w->hash, "a checksum");
+    }
+    XXH3_INITSTATE(w->hash);
     tg_status s = set_target(w, path, e);
     if (s == TG_OK) s = check_target(w, is_forced, e);
     if (s == TG_OK) s = tg_dir_make(w->parent, e);
@@ -433,6 +445,11 @@ tg_status tg_artifact_writer_new(tg_artifact_writer **out, const char *path, boo
     return s;
 }
 
+static void hash_stream(void *context, const void *bytes, size_t n)
+{
+    if (n) XXH3_128bits_update(context, bytes, n);
+}
+
 tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name, tg_out **out, tg_err *e)
 {
     *out = NULL;
@@ -443,27 +460,23 @@ tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name, tg_o
     char *path = make_path(w, w->new_dir, name);
     if (!path) return tg_fail_nomem(e, strlen(name), "a path");
     TG_TRY(tg_out_open(&w->out, path, e));
+    XXH3_128bits_reset(w->hash);
+    tg_out_watch(w->out, hash_stream, w->hash);
     w->streamed = file;
     *out = w->out;
     return TG_OK;
 }
 
-/* The stream went past us, so the file is hashed where it lies, still in the page cache. */
 tg_status tg_artifact_writer_end(tg_artifact_writer *w, tg_err *e)
 {
     TG_ASSERT(w->out);
     tg_out *o = w->out;
     int file = w->streamed;
     w->out = NULL;
-    TG_TRY(tg_out_close(o, e));
-    char *path = make_path(w, w->new_dir, files[file].name);
-    tg_map m;
-    if (!path) return tg_fail_nomem(e, 0, "a path");
-    TG_TRY(tg_map_open(&m, path, e));
-    hash_bytes(m.data, m.n_bytes, w->written[file].hex);
-    w->written[file].n_bytes = (int64_t)m.n_bytes;
+    w->written[file].n_bytes = (int64_t)tg_out_n_bytes(o);
+    TG_TRY(tg_out_close(o, e)); /* the last bytes pass the hash here */
+    print_hash(XXH3_128bits_digest(w->hash), w->written[file].hex);
     w->written[file].is_written = true;
-    tg_map_close(&m);
     return TG_OK;
 }
 
@@ -533,6 +546,7 @@ void tg_artifact_writer_free(tg_artifact_writer *w)
     tg_out_abandon(w->out);
     if (w->tmp) remove_temporary(w, w->tmp);
     tg_lock_release(w->lock);
+    tg_mem_free(w->hash);
     tg_arena_deinit(&w->arena);
     tg_mem_free(w);
 }

@@ -435,6 +435,11 @@ const tg_hparams *tg_blueprint_hparams(const tg_blueprint *b)
     return &b->h;
 }
 
+const tg_checkpoint *tg_blueprint_checkpoint(const tg_blueprint *b)
+{
+    return b->c;
+}
+
 const tg_arch *tg_blueprint_arch(const tg_blueprint *b)
 {
     return b->arch;

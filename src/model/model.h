@@ -138,6 +138,7 @@ void tg_blueprint_free(tg_blueprint *b); /* accepts NULL */
 void tg_blueprint_limit_vocab(tg_blueprint *b, int32_t n_vocab);
 const tg_hparams *tg_blueprint_hparams(const tg_blueprint *b);
 const tg_arch *tg_blueprint_arch(const tg_blueprint *b);
+const tg_checkpoint *tg_blueprint_checkpoint(const tg_blueprint *b);
 /* Layer 0 for roles outside layers. The head of a tied model is the embedding: TG_W_HEAD is
  * absent. */
 const tg_found_weight *tg_blueprint_find_weight(const tg_blueprint *b, tg_weight_role role,

@@ -344,6 +344,51 @@ static void a_file_is_its_pieces_whatever_their_sizes(void **state)
     tg_mem_free(bytes);
 }
 
+/* Writes of many sizes against the copy that the watcher and the file must equal. */
+static void watch_into_buf(void *context, const void *bytes, size_t n)
+{
+    tg_buf_add(context, bytes, n);
+}
+
+static void a_watcher_sees_what_the_file_gets_and_let_go_pages_return(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/tg-base-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    tg_buf path = {0}, seen = {0}, want = {0};
+    tg_err e = {0};
+    tg_out *o;
+    tg_path_join(&path, dir, "a");
+    assert_int_equal(tg_out_open(&o, path.ptr, &e), TG_OK);
+    tg_out_watch(o, watch_into_buf, &seen);
+    for (size_t n = 1; n < 6000000; n *= 5) { /* up to beyond the buffer: 9.8 MB in all */
+        size_t at = want.len;
+        for (size_t i = 0; i < n; i++)
+            tg_buf_add_byte(&want, (char)(at + i * 7 % 251));
+        assert_int_equal(tg_out_write(o, want.ptr + at, n, &e), TG_OK);
+    }
+    assert_int_equal(tg_out_pad(o, 4096, &e), TG_OK);
+    while (want.len % 4096)
+        tg_buf_add_byte(&want, 0);
+    assert_int_equal(tg_out_n_bytes(o), want.len);
+    assert_int_equal(tg_out_close(o, &e), TG_OK);
+    assert_int_equal(seen.len, want.len);
+    assert_memory_equal(seen.ptr, want.ptr, want.len);
+
+    tg_map m;
+    assert_int_equal(tg_map_open(&m, path.ptr, &e), TG_OK);
+    assert_int_equal(m.n_bytes, want.len);
+    assert_memory_equal(m.data, want.ptr, want.len);
+    tg_map_release(&m, m.data + 5000, 100000);
+    tg_map_release(&m, m.data, m.n_bytes);
+    assert_memory_equal(m.data, want.ptr, want.len);
+    tg_map_close(&m);
+    assert_int_equal(tg_path_remove(dir, &e), TG_OK);
+    tg_buf_deinit(&path);
+    tg_buf_deinit(&seen);
+    tg_buf_deinit(&want);
+}
+
 static void a_folder_is_exchanged_and_links_are_not_followed(void **state)
 {
     (void)state;
@@ -449,6 +494,7 @@ int main(void)
         cmocka_unit_test(json_values_have_types_and_known_keys),
         cmocka_unit_test(a_saved_file_replaces_the_old_one_whole),
         cmocka_unit_test(a_file_is_its_pieces_whatever_their_sizes),
+        cmocka_unit_test(a_watcher_sees_what_the_file_gets_and_let_go_pages_return),
         cmocka_unit_test(a_folder_is_exchanged_and_links_are_not_followed),
         cmocka_unit_test(a_lock_is_held_once),
         cmocka_unit_test(the_machine_answers),

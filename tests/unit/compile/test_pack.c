@@ -232,7 +232,7 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state)
     snprintf(path, sizeof path, "%s/again", w.dir);
     assert_int_equal(tg_out_open(&out, path, &e), TG_OK);
     int64_t before = tg_mem_n_alive();
-    for (int64_t n = 0; n < 2; n++) { /* the list and the piece: all there is */
+    for (int64_t n = 0; n < 3; n++) { /* the list, the batches and their bytes: all there is */
         tg_err failed = {0};
         tg_mem_fail_after(n);
         tg_status s = tg_pack_write(&w.compiled.program, w.o.b, out, NULL, NULL, &failed);
