@@ -39,8 +39,7 @@ typedef struct weights {
 /* What six tokens bring to one group; tokens beyond the last repeat it. */
 typedef struct inputs {
     float scale[SET], ssum[SET];
-    /* One plane: what the int16 sums begin with, by sixteenth where scales are. Two planes: zero x
-     * code sum, or both sixteenths' code sums. */
+    /* Narrow: what the int16 sums begin with; wide: code sums. By sixteenth where scales are. */
     int32_t first[SET], second[SET];
     int32_t back[SET]; /* (centre - zero) x code sum, or both sixteenths' as int16 */
     int32_t unused[2];
@@ -159,7 +158,7 @@ static void weave_sums(inputs *to, int j, const tg_form *f, const int8_t *codes,
 static const inputs *weave_set(void *memory, const tg_form *f, const tg_a8 *a8, int32_t token,
                                int n, int64_t n_groups)
 {
-    bool is_words = f->bytes >= 0;
+    bool is_words = f->bytes >= 0, needs_sums = !is_words && get_kind(f) != SUM_PLAIN;
     tg_a8 rows[SET];
     const inputs *at = memory;
     for (int j = 0; j < SET; j++)
@@ -174,9 +173,9 @@ static const inputs *weave_set(void *memory, const tg_form *f, const tg_a8 *a8, 
             lo[j] = tg_a8_low(r, g);
             to->scale[j] = r->scale[g];
             to->ssum[j] = r->ssum[g];
-            to->first[j] = f->is_per16 ? half : f->zero * sum;
+            to->first[j] = f->is_per16 ? half : sum;
             to->second[j] = sum - half;
-            if (!lo[j] && !is_words) weave_sums(to, j, f, hi[j], sum, half);
+            if (!lo[j] && needs_sums) weave_sums(to, j, f, hi[j], sum, half);
         }
         store_plane(to->x, hi, is_words);
         if (lo[0]) store_plane(to->x + plane_bytes(is_words) / sizeof *to->x, lo, is_words);
@@ -306,14 +305,14 @@ TG_INLINE __m256i load_w(const void *p)
 }
 
 /* int16 sums of operands [first, last) and n tokens; they begin with `start`, or nothing. */
-TG_INLINE void sum_operands(const weights *w, const inputs *x, int n, int first, int last,
+TG_INLINE void sum_operands(const weights *w, const int32_t *x, int n, int first, int last,
                             const int32_t *start, __m256i a[HALVES][SET])
 {
     TG_UNROLL
     for (int v = first; v < last; v++) {
         __m256i w0 = load_w(w->code.u8[v][0]), w1 = load_w(w->code.u8[v][1]);
         for (int j = 0; j < n; j++) {
-            __m256i b = _mm256_set1_epi32(x->x[SET * v + j]);
+            __m256i b = _mm256_set1_epi32(x[SET * v + j]);
             __m256i p0 = _mm256_maddubs_epi16(w0, b), p1 = _mm256_maddubs_epi16(w1, b);
             if (v > first) {
                 a[0][j] = _mm256_add_epi16(a[0][j], p0);
@@ -332,13 +331,13 @@ TG_INLINE void sum_operands(const weights *w, const inputs *x, int n, int first,
 }
 
 /* int32 sums of int16 weights. */
-TG_INLINE void sum_words(const weights *w, const inputs *x, int n, __m256i a[HALVES][SET])
+TG_INLINE void sum_words(const weights *w, const int32_t *x, int n, __m256i a[HALVES][SET])
 {
     TG_UNROLL
     for (int v = 0; v < 2 * OPERANDS; v++) {
         __m256i w0 = load_w(w->code.i16[v][0]), w1 = load_w(w->code.i16[v][1]);
         for (int j = 0; j < n; j++) {
-            __m256i b = _mm256_set1_epi32(x->x[SET * v + j]);
+            __m256i b = _mm256_set1_epi32(x[SET * v + j]);
             __m256i p0 = _mm256_madd_epi16(w0, b), p1 = _mm256_madd_epi16(w1, b);
             a[0][j] = v ? _mm256_add_epi32(a[0][j], p0) : p0;
             a[1][j] = v ? _mm256_add_epi32(a[1][j], p1) : p1;
@@ -354,23 +353,23 @@ TG_INLINE void sum_group(const weights *w, const inputs *x, int n, sum_kind kind
 {
     const __m256i ones = _mm256_set1_epi16(1);
     if (kind == SUM_WORDS) {
-        sum_words(w, x, n, a);
+        sum_words(w, x->x, n, a);
         return;
     }
     if (kind == SUM_PER16) {
         __m256i b[HALVES][SET];
-        sum_operands(w, x, n, 0, OPERANDS / 2, x->first, b);
+        sum_operands(w, x->x, n, 0, OPERANDS / 2, x->first, b);
         for (int j = 0; j < n; j++)
             for (int h = 0; h < HALVES; h++)
                 b[h][j] = _mm256_madd_epi16(b[h][j], load_w(w->sc[0][h]));
-        sum_operands(w, x, n, OPERANDS / 2, OPERANDS, x->second, a);
+        sum_operands(w, x->x, n, OPERANDS / 2, OPERANDS, x->second, a);
         for (int j = 0; j < n; j++)
             for (int h = 0; h < HALVES; h++)
                 a[h][j] =
                     _mm256_add_epi32(_mm256_madd_epi16(a[h][j], load_w(w->sc[1][h])), b[h][j]);
         return;
     }
-    sum_operands(w, x, n, 0, OPERANDS, kind == SUM_PLAIN ? NULL : x->first, a);
+    sum_operands(w, x->x, n, 0, OPERANDS, kind == SUM_PLAIN ? NULL : x->first, a);
     for (int j = 0; j < n; j++)
         for (int h = 0; h < HALVES; h++) {
             a[h][j] = _mm256_madd_epi16(a[h][j], ones);
@@ -393,88 +392,70 @@ TG_INLINE void step_narrow(const weights *w, const inputs *x, int n, sum_kind ki
     }
 }
 
-/* ---- groups with two planes */
+/* ---- wide groups */
 
-/* One plane's exact sums of half h over operands [first, last): int16 in runs that fit. */
-TG_INLINE void sum_plane(const weights *w, const int32_t *x, int h, int first, int last, int run,
-                         __m256i sum[SET])
+/* One plane's exact sums over operands [first, last): int16 in runs that fit. */
+TG_INLINE void sum_plane(const weights *w, const int32_t *x, int first, int last, int run,
+                         __m256i sum[HALVES][SET])
 {
     const __m256i ones = _mm256_set1_epi16(1);
-    TG_UNROLL
     for (int v = first; v < last; v += run) {
-        __m256i a[SET];
-        TG_UNROLL
-        for (int i = v; i < v + run; i++) {
-            __m256i b = load_w(w->code.u8[i][h]);
-            for (int j = 0; j < SET; j++) {
-                __m256i p = _mm256_maddubs_epi16(b, _mm256_set1_epi32(x[SET * i + j]));
-                a[j] = i > v ? _mm256_add_epi16(a[j], p) : p;
-                TG_PIN(a[j]);
+        __m256i a[HALVES][SET];
+        sum_operands(w, x, SET, v, v + run, NULL, a);
+        for (int j = 0; j < SET; j++)
+            for (int h = 0; h < HALVES; h++) {
+                __m256i s = _mm256_madd_epi16(a[h][j], ones);
+                sum[h][j] = v > first ? _mm256_add_epi32(sum[h][j], s) : s;
             }
-        }
-        for (int j = 0; j < SET; j++) {
-            __m256i s = _mm256_madd_epi16(a[j], ones);
-            sum[j] = v > first ? _mm256_add_epi32(sum[j], s) : s;
-        }
     }
 }
 
-TG_INLINE void sum_plane_words(const weights *w, const int32_t *x, int h, __m256i sum[SET])
-{
-    TG_UNROLL
-    for (int v = 0; v < 2 * OPERANDS; v++) {
-        __m256i b = load_w(w->code.i16[v][h]);
-        for (int j = 0; j < SET; j++) {
-            __m256i p = _mm256_madd_epi16(b, _mm256_set1_epi32(x[SET * v + j]));
-            sum[j] = v ? _mm256_add_epi32(sum[j], p) : p;
-            TG_PIN(sum[j]);
-        }
-    }
-}
-
-/* 256 hi + lo of half h, minus the zero: over the group, or over sixteenth s. */
-TG_INLINE void sum_planes(const weights *w, const inputs *x, const tg_form *f, int h, int s,
-                          __m256i sum[SET])
+/* 256 hi + lo, minus the zero, over operands [first, last). */
+TG_INLINE void sum_planes(const weights *w, const inputs *x, const tg_form *f, int first, int last,
+                          const int32_t *code_sum, __m256i sum[HALVES][SET])
 {
     bool is_words = f->bytes >= 0;
-    const int32_t *lo = x->x + plane_bytes(is_words) / sizeof *x->x;
-    __m256i low[SET];
-    if (is_words) {
-        sum_plane_words(w, x->x, h, sum);
-        sum_plane_words(w, lo, h, low);
-    } else if (f->is_per16) {
-        sum_plane(w, x->x, h, 4 * s, 4 * s + 4, 2, sum);
-        sum_plane(w, lo, h, 4 * s, 4 * s + 4, 2, low);
-    } else if (f->bits < 0) {
-        sum_plane(w, x->x, h, 0, OPERANDS, OPERANDS, sum);
-        sum_plane(w, lo, h, 0, OPERANDS, OPERANDS, low);
-    } else {
-        sum_plane(w, x->x, h, 0, OPERANDS, 4, sum);
-        sum_plane(w, lo, h, 0, OPERANDS, 4, low);
+    __m256i low[HALVES][SET];
+    for (int plane = 0; plane < 2; plane++) {
+        const int32_t *codes = x->x + (size_t)plane * plane_bytes(is_words) / sizeof *x->x;
+        __m256i(*to)[SET] = plane ? low : sum;
+        if (is_words)
+            sum_words(w, codes, SET, to);
+        else if (f->is_per16)
+            sum_plane(w, codes, first, last, 2, to);
+        else if (f->bits >= 0)
+            sum_plane(w, codes, 0, OPERANDS, 4, to);
+        else
+            sum_plane(w, codes, 0, OPERANDS, 8, to);
     }
     for (int j = 0; j < SET; j++) {
-        int32_t zero = is_words      ? 0
-                       : f->is_per16 ? f->zero * (s ? x->second : x->first)[j]
-                                     : x->first[j];
-        sum[j] = _mm256_add_epi32(_mm256_slli_epi32(sum[j], 8), low[j]);
-        sum[j] = _mm256_sub_epi32(sum[j], _mm256_set1_epi32(zero));
+        __m256i zero = _mm256_set1_epi32(is_words ? 0 : f->zero * code_sum[j]);
+        for (int h = 0; h < HALVES; h++) {
+            sum[h][j] = _mm256_add_epi32(_mm256_slli_epi32(sum[h][j], 8), low[h][j]);
+            sum[h][j] = _mm256_sub_epi32(sum[h][j], zero);
+        }
     }
 }
 
 /* The chain of the scaled sums; all six tokens, for absent ones repeat the last. */
 static TG_NOINLINE void step_wide(const weights *w, const inputs *x, const tg_form *f, chains *c)
 {
-    for (int h = 0; h < HALVES; h++) {
-        __m256i first[SET], second[SET] = {0};
-        sum_planes(w, x, f, h, 0, first);
-        if (f->is_per16) sum_planes(w, x, f, h, 1, second);
-        for (int j = 0; j < SET; j++) {
-            __m256 ds = _mm256_mul_ps(_mm256_load_ps(w->d[h]), _mm256_set1_ps(x->scale[j]));
+    __m256i first[HALVES][SET], second[HALVES][SET];
+    if (f->is_per16) {
+        sum_planes(w, x, f, 0, OPERANDS / 2, x->first, first);
+        sum_planes(w, x, f, OPERANDS / 2, OPERANDS, x->second, second);
+    } else {
+        sum_planes(w, x, f, 0, OPERANDS, x->first, first);
+    }
+    for (int j = 0; j < SET; j++) {
+        __m256 scale = _mm256_set1_ps(x->scale[j]);
+        for (int h = 0; h < HALVES; h++) {
+            __m256 ds = _mm256_mul_ps(_mm256_load_ps(w->d[h]), scale);
             __m256 acc = _mm256_load_ps(c->acc[j][h]);
             if (f->is_per16)
-                acc = tg_step_wide16(first[j], second[j], load_w(w->pairs[0][h]), ds, acc);
+                acc = tg_step_wide16(first[h][j], second[h][j], load_w(w->pairs[0][h]), ds, acc);
             else
-                acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(first[j]), ds, acc);
+                acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(first[h][j]), ds, acc);
             _mm256_store_ps(c->acc[j][h], acc);
         }
     }

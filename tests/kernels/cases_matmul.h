@@ -21,7 +21,7 @@ typedef struct matrix {
 } matrix;
 
 /* The plain numbers of the largest matrix of a case. */
-enum { MAX_NUMBERS = 80 * 2304 };
+enum { MAX_NUMBERS = 16 * 48128 };
 
 static void place_f16(uint8_t *p, size_t i, uint16_t h)
 {
@@ -201,7 +201,8 @@ static void make_matrix(check *c, matrix *x, tg_layout l, int32_t n_rows, int32_
     x->factor = numbers[0];
     x->code = numbers[1];
     x->offset = numbers[2];
-    memset(numbers, 0, sizeof numbers);
+    for (int i = 0; i < 3; i++)
+        memset(numbers[i], 0, (size_t)x->n_tiles * 16 * (size_t)x->padded * sizeof(double));
     for (int32_t row = 0; row < 16 * x->n_tiles; row++) {
         if (!tg_layout_rows[l].is_quantized) make_float_row(c, x, row, is_wild);
         for (int64_t p = 0; p < x->padded / 64 && tg_layout_rows[l].is_quantized; p++)
@@ -316,6 +317,9 @@ static void check_matmul_of(check *c, tg_layout l)
         check_matmul_shape(c, l, (shape){32, 576, 67}); /* more than one token block */
         check_matmul_shape(c, l, (shape){16, 256, 150});
     }
+    /* Rows so long that the scratch holds what few tokens bring, or no token's. */
+    check_matmul_shape(c, l, (shape){16, 20000, 15});
+    check_matmul_shape(c, l, (shape){16, 48000, 7});
 }
 
 /* ref against the plain numbers in double. */
