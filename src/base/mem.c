@@ -84,6 +84,11 @@ void tg_mem_unreserve(void *p, size_t n_bytes)
     if (p) munmap(p, n_bytes ? n_bytes : 1);
 }
 
+void tg_mem_prefer_large_pages(void *p, size_t n_bytes)
+{
+    (void)madvise(p, n_bytes, MADV_HUGEPAGE);
+}
+
 void *tg_arena_alloc(tg_arena *a, size_t n_bytes)
 {
     if (n_bytes > SIZE_MAX - 2 * ALIGN) return NULL;

@@ -30,6 +30,9 @@ void *tg_mem_new_plain(size_t n_bytes);
 /* Zeroed address space of n_bytes, committed page by page when first touched; NULL if refused. */
 void *tg_mem_reserve(size_t n_bytes);
 void tg_mem_unreserve(void *p, size_t n_bytes);
+/* Asks for pages of 2 MB behind reserved memory that is not touched yet; where the system has none,
+ * nothing changes. */
+void tg_mem_prefer_large_pages(void *p, size_t n_bytes);
 
 /* A growing list of chunks. {0} is an empty arena; single pieces are never freed. */
 typedef struct tg_arena {
