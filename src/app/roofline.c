@@ -61,8 +61,8 @@ tg_status tg_roofline_init(tg_roofline *r, const tg_costs *c, int32_t n_rows, in
     r->memory_bytes = TG_MAX(r->cyclic_bytes, MEMORY_BYTES);
     r->buffer = tg_mem_reserve(r->memory_bytes);
     if (!r->buffer) return tg_fail_nomem(e, r->memory_bytes, "a buffer to read");
-    /* With pages of 4 KB a core reads a fifth slower (Zen 4: 25 instead of 30 GB/s), and the rate is
-     * to be the machine's. */
+    /* With pages of 4 KB a core reads a fifth slower (Zen 4: 25 instead of 30 GB/s), and the
+     * rate is to be the machine's. */
     tg_mem_prefer_large_pages(r->buffer, r->memory_bytes);
     memset(r->buffer, 1, r->memory_bytes); /* or every page would be the same page of zeros */
     return TG_OK;
