@@ -584,6 +584,98 @@ static void refused_memory_is_an_error_wherever_it_happens(void **state)
     assert_true(n > 20);
 }
 
+/* Steps and tokens of one kind in a profile. */
+static void check_counts(tg_engine *g, const char *step, int64_t n_steps, int64_t n_tokens)
+{
+    tg_cost costs[TG_MAX_COSTS];
+    int32_t n = tg_engine_read_profile(g, costs, TG_MAX_COSTS), n_found = 0;
+    assert_true(n > 0 && n <= TG_MAX_COSTS);
+    for (int32_t i = 0; i < n; i++) {
+        if (strcmp(costs[i].step, step) != 0) continue;
+        assert_int_equal(costs[i].n_steps, n_steps);
+        assert_int_equal(costs[i].n_tokens, n_tokens);
+        assert_true(costs[i].seconds >= 0);
+        n_found++;
+    }
+    assert_true(n_found > 0);
+}
+
+static void measuring_counts_its_steps_and_changes_no_answer(void **state)
+{
+    (void)state;
+    fixture f;
+    tg_err e = {0};
+    tg_request_options o = {.max_tokens = 20};
+    int32_t want[MAX], got[MAX], n_tokens[] = {1, 3, 5};
+    double ms[4][3];
+    tg_trial t = {.n_rows = 3, .depth = 20, .n_tokens = n_tokens, .n_cases = 3, .n_rounds = 4};
+    open_fixture(&f, BATCH, 128);
+    int32_t n = answer(&f, questions[0], &o, want);
+    assert_int_equal(tg_engine_read_profile(f.engine, NULL, 0), 0);
+
+    if (tg_engine_begin_profile(f.engine, &e) != TG_OK) fail_msg("%s", e.msg);
+    if (tg_engine_time_steps(f.engine, &t, ms[0], &e) != TG_OK) fail_msg("%s", e.msg);
+    for (int i = 0; i < 12; i++)
+        assert_true(ms[i / 3][i % 3] > 0);
+    check_counts(f.engine, "context", 3, 3 * 20);
+    check_counts(f.engine, "token", 4, 4 * 3);
+    check_counts(f.engine, "speculate", 8, 4 * 3 * (3 + 5));
+    tg_engine_end_profile(f.engine);
+    assert_int_equal(tg_engine_read_profile(f.engine, NULL, 0), 0);
+
+    assert_int_equal(answer(&f, questions[0], &o, got), n);
+    assert_memory_equal(got, want, (size_t)n * sizeof *got);
+    close_fixture(&f);
+}
+
+static void refuse_trial(fixture *f, tg_trial t, tg_status status, const char *part)
+{
+    tg_err e = {0};
+    double ms[8];
+    assert_int_equal(tg_engine_time_steps(f->engine, &t, ms, &e), status);
+    if (!strstr(e.msg, part)) fail_msg("'%s' does not say '%s'", e.msg, part);
+}
+
+static void steps_that_cannot_be_timed_are_refused_with_their_number(void **state)
+{
+    (void)state;
+    fixture f;
+    tg_err e = {0};
+    bool is_idle;
+    int32_t ids[MAX], five[] = {5}, six[] = {6};
+    tg_trial t = {.n_rows = 3, .depth = 10, .n_tokens = five, .n_cases = 1, .n_rounds = 1};
+    open_fixture(&f, BATCH, 128);
+    tg_trial rows = t, tokens = t, deep = t;
+    rows.n_rows = 4;
+    tokens.n_tokens = six;
+    deep.depth = 124;
+    refuse_trial(&f, rows, TG_E_LIMIT, "4 rows at once are outside the range 1 to 3");
+    refuse_trial(&f, tokens, TG_E_LIMIT, "steps of 6 tokens a row are outside the range 1 to 5");
+    refuse_trial(&f, deep, TG_E_LIMIT, "a step of 5 tokens behind 124 others");
+
+    tg_request *r = submit(&f, ids, make_prompt(&f, questions[1], ids), NULL);
+    if (tg_engine_step(f.engine, &is_idle, &e) != TG_OK) fail_msg("%s", e.msg);
+    refuse_trial(&f, t, TG_E_BUSY, "a request is running");
+    wait_for(r); /* it was not disturbed */
+    tg_request_free(r);
+    close_fixture(&f);
+}
+
+static void what_a_machine_can_do_is_more_than_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    size_t n = 1 << 20;
+    open_fixture(&f, 1, 128);
+    void *memory = tg_mem_new(n);
+    tg_rates r = tg_engine_measure_rates(f.engine, memory, n);
+    assert_true(r.read_bytes_per_s > 1e6 && isfinite(r.read_bytes_per_s));
+    assert_true(r.products_per_s > 1e6 && isfinite(r.products_per_s));
+    assert_true(r.round_trip_ns > 0 && isfinite(r.round_trip_ns)); /* the fixture has two threads */
+    tg_mem_free(memory);
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -601,6 +693,9 @@ int main(void)
         cmocka_unit_test(a_model_that_is_not_finite_ends_the_request),
         cmocka_unit_test(a_cached_artifact_that_does_not_open_is_made_anew),
         cmocka_unit_test(many_threads_share_an_engine_that_steps_itself),
+        cmocka_unit_test(measuring_counts_its_steps_and_changes_no_answer),
+        cmocka_unit_test(steps_that_cannot_be_timed_are_refused_with_their_number),
+        cmocka_unit_test(what_a_machine_can_do_is_more_than_nothing),
         cmocka_unit_test(refused_memory_is_an_error_wherever_it_happens),
     };
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
