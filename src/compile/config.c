@@ -9,6 +9,7 @@
 static const char *const weights_names[] = {
     [TG_WEIGHTS_AUTO] = "auto", [TG_WEIGHTS_F32] = "f32",   [TG_WEIGHTS_BF16] = "bf16",
     [TG_WEIGHTS_F16] = "f16",   [TG_WEIGHTS_Q8_0] = "q8_0", [TG_WEIGHTS_Q4_0] = "q4_0",
+    [TG_WEIGHTS_Q4_1] = "q4_1", [TG_WEIGHTS_Q5_1] = "q5_1",
 };
 static const char *const activations_names[] = {
     [TG_ACTIVATIONS_INT8] = "int8",

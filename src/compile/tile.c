@@ -14,8 +14,9 @@
  *
  * Floats go into float layouts by rounding to nearest even, and into q8_0 and q4_0 in the
  * arithmetic of ggml's reference quantization, so that a file quantized there and a model quantized
- * here are the same model. */
+ * here are the same model; into q4_1 and q5_1 with the least error that quantize.c finds. */
 #include "compile/compile.h"
+#include "compile/quantize.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -424,6 +425,7 @@ tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t, tg_weights_m
         [TG_WEIGHTS_AUTO] = TG_LAYOUT_F32,  [TG_WEIGHTS_F32] = TG_LAYOUT_F32,
         [TG_WEIGHTS_BF16] = TG_LAYOUT_BF16, [TG_WEIGHTS_F16] = TG_LAYOUT_F16,
         [TG_WEIGHTS_Q8_0] = TG_LAYOUT_Q8_0, [TG_WEIGHTS_Q4_0] = TG_LAYOUT_Q4_0,
+        [TG_WEIGHTS_Q4_1] = TG_LAYOUT_Q4_1, [TG_WEIGHTS_Q5_1] = TG_LAYOUT_Q5_1,
     };
     if (!is_float(t->dtype) && !exact[t->dtype].read)
         return tg_fail(e, TG_E_UNSUPPORTED,
@@ -555,17 +557,25 @@ static bool quantize_q4_0(uint8_t *q, uint16_t *d16, const float *x)
     return (*d16 & 0x7fff) != 0x7c00;
 }
 
-/* Columns beyond the row's end inside its last group are zeros: code 128 or 8. */
+/* Group g of the piece from its 32 numbers, of which the row has n; the others are 0. */
+static bool quantize_group(piece *p, tg_layout l, size_t g, const float *x, int n)
+{
+    uint8_t *q = p->q + 32 * g;
+    if (l == TG_LAYOUT_Q8_0) return quantize_q8_0(q, &p->d[g], x);
+    if (l == TG_LAYOUT_Q4_0) return quantize_q4_0(q, &p->d[g], x);
+    return tg_quantize_affine(q, &p->d[g], &p->m[g], x, n, l == TG_LAYOUT_Q4_1 ? 15 : 31);
+}
+
+/* Columns beyond the row's end inside its last group are zeros, code 128 or 8, where a layout has
+ * no minimum; where it has one they are what code 0 means: activations are zeros there. */
 static tg_status quantize_piece(piece *p, tg_layout l, const tg_tensor *t, const uint8_t *src,
                                 int64_t row, int64_t at, tg_err *e)
 {
     for (size_t g = 0; g < n_groups(at, t->dims[1]); g++) {
         float v[32];
         int64_t first = at + (int64_t)(32 * g);
-        unpack_columns(t, src, first, 32, v);
-        bool is_held = l == TG_LAYOUT_Q8_0 ? quantize_q8_0(p->q + 32 * g, &p->d[g], v)
-                                           : quantize_q4_0(p->q + 32 * g, &p->d[g], v);
-        if (is_held) continue;
+        int n = unpack_columns(t, src, first, 32, v);
+        if (quantize_group(p, l, g, v, n)) continue;
         int worst = 0; /* what to name: a NaN, else the largest */
         for (int j = 0; j < 32; j++)
             if (isnan(v[j]) || fabsf(v[j]) > fabsf(v[worst])) worst = j;
@@ -599,7 +609,8 @@ tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head
     TG_ASSERT(t->n_dims == 2 && fix != TG_FIX_ADD_ONE);
     TG_ASSERT(is_float(t->dtype)
                   ? l == TG_LAYOUT_F32 || l == TG_LAYOUT_F16 || l == TG_LAYOUT_BF16 ||
-                        l == TG_LAYOUT_Q8_0 || l == TG_LAYOUT_Q4_0
+                        l == TG_LAYOUT_Q8_0 || l == TG_LAYOUT_Q4_0 || l == TG_LAYOUT_Q4_1 ||
+                        l == TG_LAYOUT_Q5_1
                   : exact[t->dtype].read && (l == TG_LAYOUT_F32 || l == exact[t->dtype].layout));
     size_t row_bytes = tg_dtype_row_bytes(t->dtype, t->dims[1]);
 

@@ -120,7 +120,8 @@ static void every_tiny_checkpoint_agrees_with_transformers(void **state)
 }
 
 /* Rounded weights move logits by what the rounding says. A matrix's relative error is about 2^-9
- * (bf16), 2^-12 (f16), 1/250 (q8_0, with int8 inputs the same again), 1/15 (q4_0); two layers of
+ * (bf16), 2^-12 (f16), 1/250 (q8_0, with int8 inputs the same again), 1/15 (q4_0, q4_1), 1/30
+ * (q5_1); two layers of
  * seven matrices with logits up to 10 gather some four times that in the largest of 30,000 logits:
  * tenfold as the bound. */
 static void rounded_weights_stay_near(void **state)
@@ -129,7 +130,8 @@ static void rounded_weights_stay_near(void **state)
     static const struct {
         const char *weights;
         double most;
-    } rows[] = {{"bf16", 0.4}, {"f16", 0.05}, {"q8_0", 1.6}, {"q4_0", 13.0}};
+    } rows[] = {{"bf16", 0.4},  {"f16", 0.05},  {"q8_0", 1.6},
+                {"q4_0", 13.0}, {"q4_1", 13.0}, {"q5_1", 6.5}};
     for (size_t i = 0; i < TG_COUNT(rows); i++) {
         double error = export_and_compare("tests/tiny/llama-gqa2-untied",
                                           "tests/tiny/llama-gqa2-untied", rows[i].weights, false);

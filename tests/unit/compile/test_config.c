@@ -140,7 +140,7 @@ static void unknown_words_name_the_nearest_known_one(void **state)
     assert_says(
         "{\"weights\": \"q8_\"}",
         "c.json: weights is 'q8_', did you mean 'q8_0'?; known are auto, f32, bf16, f16, q8_0, "
-        "q4_0");
+        "q4_0, q4_1, q5_1");
     assert_says("{\"activations\": \"int166\"}", "c.json: activations is 'int166', did you mean "
                                                  "'int16'?; known are int8, int16");
     assert_says("[]", "c.json: an export configuration is a JSON object");

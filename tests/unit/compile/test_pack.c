@@ -107,6 +107,7 @@ static void check_entry(const written *w, const tg_weight_entry *x)
     }
     const tg_found_weight *f = tg_blueprint_find_weight(w->o.b, (tg_weight_role)x->role, x->layer);
     bool is_rounded = x->layout == TG_LAYOUT_Q8_0 && f->tensor->dtype != TG_DTYPE_Q8_0;
+    bool is_fitted = x->layout == TG_LAYOUT_Q5_1 && f->tensor->dtype != TG_DTYPE_Q5_1;
     for (int64_t r = 0; r < x->rows; r++)
         for (int64_t c = 0; c < x->cols; c++) {
             float want = convert(x, find_source(f, h->head_dim, r, c)), is;
@@ -117,6 +118,9 @@ static void check_entry(const written *w, const tg_weight_entry *x)
                                 (size_t)x->tile_stride, r, c);
             /* q8_0: half a step of at most 4 / 127, and the scale's f16 */
             float bound = is_rounded ? 0.5f * 4 / 127 + 4 * 0x1p-11f : 0;
+            /* q5_1: the error of one number is at most that of its group, which is at most that of
+             * 32 numbers half a step of at most 8 / 31 from where they belong, and the f16 */
+            if (is_fitted) bound = sqrtf(32) * (0.5f * 8 / 31 + 12 * 0x1p-11f);
             if (!(fabsf(is - want) <= bound))
                 fail_msg("%s of layer %d [%d, %d] is %g, not %g",
                          tg_weight_role_name((tg_weight_role)x->role), x->layer, (int)r, (int)c,
@@ -156,6 +160,7 @@ static void other_modes_round_each_number_once(void **state)
     check_file("llama-bias", TG_WEIGHTS_F16);
     check_file("llama-bf16", TG_WEIGHTS_F16);
     check_file("llama-bias", TG_WEIGHTS_Q8_0);
+    check_file("llama-bias", TG_WEIGHTS_Q5_1);
     check_file("gemma3", TG_WEIGHTS_Q8_0); /* 32 columns: half a quantum */
 }
 
@@ -176,11 +181,14 @@ static void gate_and_up_are_interleaved(void **state)
 static void writing_twice_gives_the_same_bytes(void **state)
 {
     (void)state;
-    written a = write_tiny("gemma3", TG_WEIGHTS_Q4_0), b = write_tiny("gemma3", TG_WEIGHTS_Q4_0);
-    assert_int_equal(a.file.n_bytes, b.file.n_bytes);
-    assert_memory_equal(a.file.data, b.file.data, a.file.n_bytes);
-    close_written(&b);
-    close_written(&a);
+    static const tg_weights_mode modes[] = {TG_WEIGHTS_Q4_0, TG_WEIGHTS_Q4_1, TG_WEIGHTS_Q5_1};
+    for (size_t i = 0; i < TG_COUNT(modes); i++) {
+        written a = write_tiny("gemma3", modes[i]), b = write_tiny("gemma3", modes[i]);
+        assert_int_equal(a.file.n_bytes, b.file.n_bytes);
+        assert_memory_equal(a.file.data, b.file.data, a.file.n_bytes);
+        close_written(&b);
+        close_written(&a);
+    }
 }
 
 /* All offsets count from where the writer finds its file. */

@@ -260,6 +260,10 @@ static void a_number_that_a_layout_cannot_hold_is_refused_by_name(void **state)
     check_refused(TG_LAYOUT_Q8_0, INFINITY, "inf");
     check_refused(TG_LAYOUT_Q8_0, 1e7f, "1e+07"); /* a scale of 78740 */
     check_refused(TG_LAYOUT_Q4_0, NAN, "nan");
+    check_refused(TG_LAYOUT_Q4_1, NAN, "nan");
+    check_refused(TG_LAYOUT_Q4_1, -INFINITY, "-inf");
+    check_refused(TG_LAYOUT_Q4_1, -70000, "-70000"); /* a minimum that f16 lacks */
+    check_refused(TG_LAYOUT_Q5_1, 1e7f, "1e+07");    /* a step of 322,581 */
     check_refused(TG_LAYOUT_Q4_0, -1e6f, "-1e+06");
 }
 
@@ -370,9 +374,11 @@ static void modes_convert_floats_and_leave_blocks_alone(void **state)
         [TG_WEIGHTS_F16] = {TG_LAYOUT_F16, TG_LAYOUT_F16, TG_LAYOUT_F16, TG_LAYOUT_Q4_1},
         [TG_WEIGHTS_Q8_0] = {TG_LAYOUT_Q8_0, TG_LAYOUT_Q8_0, TG_LAYOUT_Q8_0, TG_LAYOUT_Q4_1},
         [TG_WEIGHTS_Q4_0] = {TG_LAYOUT_Q4_0, TG_LAYOUT_Q4_0, TG_LAYOUT_Q4_0, TG_LAYOUT_Q4_1},
+        [TG_WEIGHTS_Q4_1] = {TG_LAYOUT_Q4_1, TG_LAYOUT_Q4_1, TG_LAYOUT_Q4_1, TG_LAYOUT_Q4_1},
+        [TG_WEIGHTS_Q5_1] = {TG_LAYOUT_Q5_1, TG_LAYOUT_Q5_1, TG_LAYOUT_Q5_1, TG_LAYOUT_Q4_1},
     };
     static const tg_dtype from[] = {TG_DTYPE_F32, TG_DTYPE_F16, TG_DTYPE_BF16, TG_DTYPE_Q4_1};
-    for (int mode = TG_WEIGHTS_AUTO; mode <= TG_WEIGHTS_Q4_0; mode++)
+    for (int mode = TG_WEIGHTS_AUTO; mode <= TG_WEIGHTS_Q5_1; mode++)
         for (int k = 0; k < 4; k++) {
             tg_layout l = TG_LAYOUT_COUNT;
             tg_tensor x = matrix_of(from[k], NULL, 16, 32), v = vector_of(from[k], NULL, 32);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * quantize.c - the search for a block's scale and minimum.
+ *
+ * Given the codes, the best scale and minimum are a line through 32 points; given those, the best
+ * codes are roundings. The two are alternated from a number of starts, because what they reach is
+ * only the least error nearby: steps a little wider and narrower than the range asks for, laid from
+ * its lower and from its upper end (a narrower one cuts off the other end). The start whose line
+ * fits best wins; it is then rounded to f16, and its codes are chosen for the rounded numbers.
+ *
+ * The search runs on y = (x - lo) / (hi - lo), so that neither a large minimum nor tiny weights
+ * cost digits. Sums go in eight fixed lanes: the same bits from every compiler and machine. */
+#include "compile/quantize.h"
+
+#include "format/dtype.h"
+
+#include <math.h>
+
+enum { BLOCK = 32, LANES = 8 };
+
+/* Steps the range is divided into at the start, less `top`. Root mean square error of Gaussian
+ * blocks of 4 bits, as a share of the numbers': 0.0782 without a search, 0.0724 from the range
+ * alone, 0.0691 from these 7, 0.0688 from 37. A block takes 1.3 us. */
+static const float steps_more[] = {-1.2f, -0.8f, -0.4f, 0, 0.4f, 0.8f, 1.2f};
+
+/* The line y = a q + b, and what it misses. */
+typedef struct line {
+    float a, b, err;
+} line;
+
+/* y and weights of a block: 1, and 0 beyond its end. */
+typedef struct block {
+    float y[BLOCK], w[BLOCK];
+    float n, sum_y, sum_yy;
+    float top;
+} block;
+
+static float add_lanes(const float *s)
+{
+    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
+
+/* The nearest code; v may be anything. */
+static float round_code(float v, float top)
+{
+    float c = v > 0 ? v : 0;
+    c = c < top ? c : top;
+    return (float)(int)(c + 0.5f);
+}
+
+/* The line through the points (code, y) where the codes are those of y = a q + b. An error of
+ * INFINITY: all codes are equal, and there is no line. */
+static line fit(const block *t, float a, float b)
+{
+    float s_q[LANES] = {0}, s_qq[LANES] = {0}, s_yq[LANES] = {0};
+    float inv = 1 / a;
+    for (int i = 0; i < BLOCK; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float q = round_code((t->y[i + j] - b) * inv, t->top) * t->w[i + j];
+            s_q[j] += q;
+            s_qq[j] += q * q;
+            s_yq[j] += q * t->y[i + j];
+        }
+    float q = add_lanes(s_q), spread = add_lanes(s_qq) - q * q / t->n;
+    float both = add_lanes(s_yq) - q * t->sum_y / t->n;
+    if (!(spread > 0) || !(both > 0)) return (line){a, b, INFINITY};
+    line l = {.a = both / spread};
+    l.b = (t->sum_y - l.a * q) / t->n;
+    l.err = t->sum_yy - t->sum_y * t->sum_y / t->n - both * l.a;
+    return l;
+}
+
+static line search(const block *t)
+{
+    line best = {1 / t->top, 0, INFINITY};
+    for (size_t i = 0; i < TG_COUNT(steps_more); i++) {
+        float a = 1 / (t->top + steps_more[i]);
+        float starts[2] = {0, 1 - a * t->top};
+        for (int k = 0; k < 2; k++) {
+            line l = fit(t, a, starts[k]);
+            if (l.err < best.err) best = l;
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        line l = fit(t, best.a, best.b);
+        if (!(l.err < best.err)) break;
+        best = l;
+    }
+    return best;
+}
+
+/* Codes for a scale and minimum as f16 holds them; returns the squared error. */
+static double code(uint8_t q[BLOCK], float d, float m, const float *x, int n, float top)
+{
+    double err = 0;
+    for (int i = 0; i < n; i++) {
+        q[i] = d > 0 ? (uint8_t)round_code((x[i] - m) / d, top) : 0;
+        double miss = (double)d * q[i] + (double)m - (double)x[i];
+        err += miss * miss;
+    }
+    return err;
+}
+
+/* The least squares minimum for codes and a scale that are given. */
+static float refit_minimum(const uint8_t *q, float d, const float *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (double)x[i] - (double)d * q[i];
+    return (float)(sum / n);
+}
+
+static bool is_held(uint16_t f16)
+{
+    return (f16 & 0x7fff) < 0x7c00;
+}
+
+static block begin_block(const float *x, int n, float lo, float range, int top)
+{
+    block t = {.n = (float)n, .top = (float)top};
+    float s[LANES] = {0}, ss[LANES] = {0};
+    for (int i = 0; i < n; i++) {
+        float y = (x[i] - lo) / range;
+        t.y[i] = y;
+        t.w[i] = 1;
+        s[i % LANES] += y;
+        ss[i % LANES] += y * y;
+    }
+    t.sum_y = add_lanes(s);
+    t.sum_yy = add_lanes(ss);
+    return t;
+}
+
+bool tg_quantize_affine(uint8_t q[32], uint16_t *d, uint16_t *m, const float *x, int n, int top)
+{
+    TG_ASSERT(n >= 1 && n <= BLOCK && top >= 3 && top <= 255);
+    float lo = x[0], hi = x[0];
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(x[i])) return false;
+        lo = x[i] < lo ? x[i] : lo;
+        hi = x[i] > hi ? x[i] : hi;
+    }
+    for (int i = n; i < BLOCK; i++)
+        q[i] = 0;
+
+    /* The range in equal steps: what the search has to beat, after all roundings. */
+    float range = hi - lo;
+    *d = tg_f32_to_f16(range / (float)top);
+    *m = tg_f32_to_f16(lo);
+    if (!is_held(*d) || !is_held(*m)) return false;
+    double err = code(q, tg_f16_to_f32(*d), tg_f16_to_f32(*m), x, n, (float)top);
+    if (*d == 0) *m = tg_f32_to_f16(refit_minimum(q, 0, x, n)); /* one number, for f16 */
+    if (*d == 0 || err == 0) return true;
+
+    block t = begin_block(x, n, lo, range, top);
+    line l = search(&t);
+    uint8_t better[BLOCK] = {0};
+    uint16_t d_better = tg_f32_to_f16(l.a * range), m_better = tg_f32_to_f16(lo + l.b * range);
+    if (l.err == INFINITY || !is_held(d_better) || !is_held(m_better)) return true;
+    float step = tg_f16_to_f32(d_better);
+    (void)code(better, step, lo + l.b * range, x, n, (float)top);
+    m_better = tg_f32_to_f16(refit_minimum(better, step, x, n));
+    if (!is_held(m_better)) return true;
+    if (!(code(better, step, tg_f16_to_f32(m_better), x, n, (float)top) < err)) return true;
+    *d = d_better;
+    *m = m_better;
+    for (int i = 0; i < n; i++)
+        q[i] = better[i];
+    return true;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 Blocks quantized with the least squared error, against
+ * optima found by hand and by a dense search in double precision. */
+#include "check.h"
+#include "compile/quantize.h"
+#include "format/dtype.h"
+
+#include <math.h>
+
+/* A block as a kernel sees it. */
+typedef struct quantized {
+    uint8_t q[32];
+    uint16_t d, m;
+} quantized;
+
+static quantized quantize(const float *x, int n, int top)
+{
+    quantized b;
+    memset(&b, 0xab, sizeof b);
+    if (!tg_quantize_affine(b.q, &b.d, &b.m, x, n, top)) fail_msg("a block is refused");
+    for (int i = 0; i < 32; i++)
+        assert_true(i < n ? b.q[i] <= top : b.q[i] == 0);
+    return b;
+}
+
+static double error_of(const quantized *b, const float *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        double miss = (double)tg_f16_to_f32(b->d) * b->q[i] + (double)tg_f16_to_f32(b->m) - x[i];
+        sum += miss * miss;
+    }
+    return sum;
+}
+
+/* The error of one scale and minimum with the best codes. */
+static double error_with(double d, double m, const float *x, int n, int top)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        double q = d > 0 ? floor((x[i] - m) / d + 0.5) : 0;
+        q = fmin(fmax(q, 0), top);
+        sum += (d * q + m - x[i]) * (d * q + m - x[i]);
+    }
+    return sum;
+}
+
+static void find_range(const float *x, int n, double *lo, double *hi)
+{
+    *lo = *hi = (double)x[0];
+    for (int i = 1; i < n; i++) {
+        *lo = fmin(*lo, x[i]);
+        *hi = fmax(*hi, x[i]);
+    }
+}
+
+/* Steps from 0.75 to 1.15 of the range's, minima within three steps: 200 by 300 points. What lies
+ * between them is the reason why the search may come out below. */
+static double search_densely(const float *x, int n, int top)
+{
+    double lo, hi, best = INFINITY;
+    find_range(x, n, &lo, &hi);
+    double step = (hi - lo) / top;
+    for (int i = 0; i < 200; i++)
+        for (int k = 0; k < 300; k++) {
+            double d = step * (0.75 + 0.002 * i), m = lo + step * (0.02 * k - 3);
+            best = fmin(best, error_with(d, m, x, n, top));
+        }
+    return best;
+}
+
+/* What rounding the range in equal steps gives, with the scale and minimum as f16: the codes are
+ * those of ggml's quantize_row_q4_1_ref. */
+static double error_of_range(const float *x, int n, int top)
+{
+    double lo, hi, sum = 0;
+    find_range(x, n, &lo, &hi);
+    float d = (float)(hi - lo) / (float)top, inv = d > 0 ? 1 / d : 0;
+    double d16 = tg_f16_to_f32(tg_f32_to_f16(d)), m16 = tg_f16_to_f32(tg_f32_to_f16((float)lo));
+    for (int i = 0; i < n; i++) {
+        double q = fmin(floorf((x[i] - (float)lo) * inv + 0.5f), top);
+        sum += (d16 * q + m16 - x[i]) * (d16 * q + m16 - x[i]);
+    }
+    return sum;
+}
+
+static float gaussian(uint64_t *seed)
+{
+    float sum = 0;
+    for (int i = 0; i < 12; i++) /* uniform in [-1, 1): variance 4 */
+        sum += tg_test_uniform(seed);
+    return sum / 2;
+}
+
+static void numbers_on_a_grid_are_kept_exactly(void **state)
+{
+    (void)state;
+    static const int tops[] = {15, 31};
+    for (size_t k = 0; k < 2; k++) {
+        float x[32];
+        for (int i = 0; i < 32; i++)
+            x[i] = -3 + 0.25f * (float)(i * 7 % (tops[k] + 1));
+        quantized b = quantize(x, 32, tops[k]);
+        assert_true(error_of(&b, x, 32) == 0);
+        assert_int_equal(b.d, 0x3400); /* 0.25 */
+        assert_int_equal(b.m, 0xc200); /* -3 */
+    }
+}
+
+/* Codes 0 to 3 for 0, 0.9, 2.1 and 3. The line through the points (code, number): both have mean
+ * 1.5, the products of the distances from it sum to 5.1 and the squares of the codes' to 5, so the
+ * scale is 1.02 and the minimum 1.5 - 1.5 x 1.02 = -0.03. It misses by 0.03 twice and by 0.09
+ * twice: 0.018. The range, 1 x code + 0, misses by 0.1 twice: 0.02. */
+static void the_optimum_of_four_numbers_is_the_one_found_by_hand(void **state)
+{
+    (void)state;
+    static const float x[4] = {0, 0.9f, 2.1f, 3};
+    static const uint8_t q[4] = {0, 1, 2, 3};
+    quantized b = quantize(x, 4, 3);
+    assert_memory_equal(b.q, q, 4);
+    assert_true(fabsf(tg_f16_to_f32(b.d) - 1.02f) <= 0x1p-11f);
+    assert_true(fabsf(tg_f16_to_f32(b.m) + 0.03f) <= 0x1p-10f);
+    assert_true(fabs(error_of(&b, x, 4) - 0.018) < 1e-5);
+}
+
+/* Within 5 % on the average block and twice on each; the f16 of scale and minimum costs a part. */
+static void the_error_is_near_the_least_there_is(void **state)
+{
+    (void)state;
+    uint64_t seed = tg_test_seed();
+    static const int tops[] = {15, 31};
+    for (size_t k = 0; k < 2; k++) {
+        double sum = 0, sum_least = 0;
+        for (int block = 0; block < 40; block++) {
+            float x[32];
+            for (int i = 0; i < 32; i++)
+                x[i] =
+                    gaussian(&seed) * (i == 5 && block % 4 == 0 ? 6 : 1) + (float)(block % 3) * 2;
+            quantized b = quantize(x, 32, tops[k]);
+            double is = error_of(&b, x, 32), least = search_densely(x, 32, tops[k]);
+            if (!(is <= 2 * least)) fail_msg("block %d: %g, least is %g", block, is, least);
+            sum += is;
+            sum_least += least;
+        }
+        print_message("top %d: %.4f of the least\n", tops[k], sum / sum_least);
+        assert_true(sum <= 1.05 * sum_least);
+    }
+}
+
+static void the_error_is_never_that_of_the_range_or_more(void **state)
+{
+    (void)state;
+    uint64_t seed = tg_test_seed();
+    static const float scales[] = {1, 1e-3f, 3e-6f, 1e-8f, 1e-40f, 1.7f};
+    for (int block = 0; block < 6000; block++) {
+        float x[32], scale = scales[block % 6];
+        int n = block % 5 ? 32 : 1 + block / 5 % 32, top = block & 1 ? 15 : 31;
+        for (int i = 0; i < 32; i++) {
+            x[i] = gaussian(&seed);
+            if (block % 7 == 0) x[i] = x[i] * x[i] * x[i];       /* heavy tails */
+            if (block % 11 == 0 && i == 3) x[i] *= 300;          /* one that dwarfs the rest */
+            if (block % 13 == 0) x[i] = 9 + 0.001f * x[i];       /* far from zero */
+            if (block % 17 == 0) x[i] = x[i] > 0 ? 1.0f : -1.0f; /* two values */
+            x[i] *= scale;
+        }
+        quantized b = quantize(x, n, top);
+        double is = error_of(&b, x, n), most = error_of_range(x, n, top);
+        if (!(is <= most)) fail_msg("block %d of %d: %g, by the range %g", block, n, is, most);
+    }
+}
+
+static void equal_numbers_have_no_scale_and_zeros_stay(void **state)
+{
+    (void)state;
+    static const float values[] = {0, 1.5f, -0.1f, 65504, 1e-7f, 1e-42f};
+    for (size_t k = 0; k < TG_COUNT(values); k++) {
+        float x[32];
+        for (int i = 0; i < 32; i++)
+            x[i] = values[k];
+        quantized b = quantize(x, 32, 15);
+        assert_int_equal(b.d, 0);
+        assert_int_equal(b.m, tg_f32_to_f16(values[k]));
+    }
+}
+
+static void what_lies_beyond_the_end_does_not_matter(void **state)
+{
+    (void)state;
+    uint64_t seed = tg_test_seed();
+    for (int n = 1; n < 32; n++) {
+        float x[32], y[32];
+        for (int i = 0; i < 32; i++) {
+            x[i] = gaussian(&seed);
+            y[i] = i < n ? x[i] : NAN;
+        }
+        quantized a = quantize(x, n, 15), b = quantize(y, n, 15);
+        assert_memory_equal(&a, &b, sizeof a);
+    }
+}
+
+static void what_f16_cannot_hold_is_refused(void **state)
+{
+    (void)state;
+    static const float bad[] = {NAN, INFINITY, -INFINITY, -65520, 1e6f, 3e38f};
+    for (size_t k = 0; k < TG_COUNT(bad); k++) {
+        float x[32] = {0};
+        quantized b;
+        x[9] = bad[k];
+        assert_false(tg_quantize_affine(b.q, &b.d, &b.m, x, 32, 15));
+    }
+    float both[2] = {-3e38f, 3e38f}; /* the range itself overflows */
+    quantized b;
+    assert_false(tg_quantize_affine(b.q, &b.d, &b.m, both, 2, 15));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_on_a_grid_are_kept_exactly),
+        cmocka_unit_test(the_optimum_of_four_numbers_is_the_one_found_by_hand),
+        cmocka_unit_test(the_error_is_near_the_least_there_is),
+        cmocka_unit_test(the_error_is_never_that_of_the_range_or_more),
+        cmocka_unit_test(equal_numbers_have_no_scale_and_zeros_stay),
+        cmocka_unit_test(what_lies_beyond_the_end_does_not_matter),
+        cmocka_unit_test(what_f16_cannot_hold_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
