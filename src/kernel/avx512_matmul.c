@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx512_matmul.c - products of quantized weights: one body for few tokens, one for many.
+ * avx512_matmul.c - products of quantized weights: one body for any number of tokens.
  *
- * Few (n_tokens x planes <= 8): a tile streams through registers once, every token's sums ride
- * along. It is bound by memory, so it reads one sequential stream and prefetches ahead where
- * that helps.
+ * A tile (16 rows) meets up to 8 tokens at a time: 8 integer sums, 8 chains and 8 chains of minima
+ * stay in registers from the first group to the last. What bounds the loop are the units that
+ * multiply, one 512-bit operation a cycle (Zen 4): 8 dot products, the scale and one or two chain
+ * steps for each group and token. Codes become bytes by masks and shifts, and activations are
+ * broadcast by loads, on units that are free beside them, so that nothing is unpacked to memory.
+ * Bits and pairs are the exception: a mask register costs a multiplication's slot. From
+ * PLAIN_TOKENS tokens on such a tile is unpacked once, into bytes and float scales, for all.
  *
- * Many: the codes of 32 rows x SLAB columns are unpacked once into bytes, with their scales as
- * floats, and reused by a block of tokens, 6 at a time in registers (12 integer sums and 12
- * chains; the minimum's chain runs over the slab on its own). Chains wait in the scratch between
- * slabs, so that their order is the contract's, whatever SLAB is.
+ * Few tokens are bound by memory: one sequential stream of weights, prefetched where that helps.
+ * Many tokens take each tile in turn, so that it comes from the first-level cache after the first
+ * 8 of them.
  *
- * Both are inlined with the layout as a constant. All integer sums are exact, so only the chains
- * have an order. acc never is -0 (it starts at +0, and no step can underflow), so +0 and -0 as
- * an addend are the same to it: per-16 sums may be formed in float. */
+ * All integer sums are exact, so only the chains have an order. acc never is -0 (it starts at +0,
+ * and no step can underflow), so +0 and -0 as an addend are the same to it: per-16 sums may be
+ * formed in float. */
 #include "kernel/avx512.h"
 #include "kernel/form.h"
 
-#include <math.h>
 #include <string.h>
 
-/* SLAB_PARTS: 1536 columns, so that the codes of 32 rows are 48 kB and stream from the second-level
- * cache; 768, which fit the first, are 4 % slower (Zen 4), for chains go through memory twice. */
 enum {
-    OPERANDS = 8, /* of 4 columns: one group */
-    SLAB_PARTS = 24,
-    SLAB_GROUPS = 2 * SLAB_PARTS,
-    BLOCK_TOKENS = 72, /* tokens that share an unpacked slab; a multiple of 6 and 4 */
-    MAX_FEW = 8
+    OPERANDS = 8,          /* of 4 columns: one group */
+    WIDTH = 8,             /* tokens that share a pass over a tile */
+    BLOCK_TOKENS = 128,    /* tokens whose codes and results stay in the second-level cache */
+    BLOCK_BYTES = 1 << 19, /* of those codes */
+    PLAIN_TOKENS = 16      /* so that runs of 5 to 8 tokens are all there are */
 };
 
 /* ---- reading a layout */
@@ -50,31 +50,53 @@ TG_INLINE __m512i shift_right(__m512i x, int n)
     }
 }
 
-/* The codes of group g (0, 1) of a part as unsigned bytes. */
-TG_INLINE void load_codes(tg_layout l, const uint8_t *part, int g, __m512i w[OPERANDS])
+/* A tile as the loops see it: as it lies in the artifact, or plain. A plain part: the codes of 64
+ * columns as 16 operands of 64 bytes, then lines of 16 floats or int32: D and M of both groups,
+ * and of each sixteenth sc and mn; what a layout has not takes no room. */
+typedef struct shape {
+    tg_layout l;
+    bool is_plain;
+} shape;
+
+typedef enum piece { PIECE_D, PIECE_M, PIECE_SC, PIECE_MN, PIECE_END } piece;
+
+/* Where a piece of a plain part begins; PIECE_END: the part's bytes. */
+TG_INLINE int plain_at(tg_layout l, piece p)
 {
     const tg_form *f = &tg_forms[l];
+    int at = 2 * OPERANDS * 64;
+    if (p > PIECE_D) at += 2 * 64;
+    if (p > PIECE_M && tg_form_has_min(l)) at += 2 * 64;
+    if (p > PIECE_SC && f->is_per16) at += 4 * 64;
+    if (p > PIECE_MN && f->is_per16 && f->mn >= 0) at += 4 * 64;
+    return at;
+}
+
+/* Operand v of group g (0, 1) of a part as unsigned bytes. */
+TG_INLINE __m512i load_operand(shape s, const uint8_t *part, int g, int v)
+{
+    const tg_form *f = &tg_forms[s.l];
+    if (s.is_plain) return _mm512_load_si512(part + 64 * OPERANDS * g + 64 * v);
     const __m512i low = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(f->nibbles >= 0 ? 0x30 : 3);
-    for (int v = 0; v < OPERANDS; v++) {
-        int o = g * OPERANDS + v;
-        if (f->bytes >= 0) w[v] = _mm512_loadu_si512(part + f->bytes + 64 * o);
-        if (f->nibbles >= 0) {
-            __m512i line = _mm512_loadu_si512(part + f->nibbles + 64 * (o / 2));
-            w[v] = _mm512_and_si512(o % 2 ? _mm512_srli_epi16(line, 4) : line, low);
-        }
-        if (f->bits >= 0) {
-            uint64_t bits;
-            memcpy(&bits, part + f->bits + 8 * o, sizeof bits);
-            w[v] = _mm512_mask_add_epi8(w[v], (__mmask64)bits, w[v], _mm512_set1_epi8(16));
-        }
-        if (f->pairs >= 0) {
-            __m512i line = _mm512_loadu_si512(part + f->pairs + 64 * (o / 4));
-            /* to bits 4..5, or 0..1 */
-            __m512i moved = shift_right(line, 2 * (o % 4) - (f->nibbles >= 0 ? 4 : 0));
-            w[v] = f->nibbles >= 0 ? _mm512_ternarylogic_epi32(moved, pair, w[v], 0xea) /* a&b|c */
-                                   : _mm512_and_si512(moved, pair);
-        }
+    __m512i w = _mm512_setzero_si512();
+    if (f->bytes >= 0) w = _mm512_loadu_si512(part + f->bytes + 64 * OPERANDS * g + 64 * v);
+    if (f->nibbles >= 0) {
+        __m512i line = _mm512_loadu_si512(part + f->nibbles + 32 * OPERANDS * g + 64 * (v / 2));
+        w = _mm512_and_si512(v % 2 ? _mm512_srli_epi16(line, 4) : line, low);
     }
+    if (f->bits >= 0) {
+        uint64_t bits;
+        memcpy(&bits, part + f->bits + 8 * OPERANDS * g + 8 * v, sizeof bits);
+        w = _mm512_mask_add_epi8(w, (__mmask64)bits, w, _mm512_set1_epi8(16));
+    }
+    if (f->pairs >= 0) {
+        __m512i line = _mm512_loadu_si512(part + f->pairs + 16 * OPERANDS * g + 64 * (v / 4));
+        /* to bits 4..5, or 0..1 */
+        __m512i moved = shift_right(line, 2 * (v % 4) - (f->nibbles >= 0 ? 4 : 0));
+        w = f->nibbles >= 0 ? _mm512_ternarylogic_epi32(moved, pair, w, 0xea) /* a&b|c */
+                            : _mm512_and_si512(moved, pair);
+    }
+    return w;
 }
 
 TG_INLINE __m512 load_f16(const uint8_t *p)
@@ -88,10 +110,11 @@ TG_INLINE __m512i load_u8(const uint8_t *p)
 }
 
 /* D of contract 6 for group g. */
-TG_INLINE __m512 load_d(tg_layout l, const uint8_t *head, const uint8_t *part, int g)
+TG_INLINE __m512 load_d(shape s, const uint8_t *head, const uint8_t *part, int g)
 {
-    const tg_form *f = &tg_forms[l];
-    if (l == TG_LAYOUT_Q8_F) return _mm512_loadu_ps(part + f->d + 64 * g);
+    const tg_form *f = &tg_forms[s.l];
+    if (s.is_plain) return _mm512_load_ps(part + plain_at(s.l, PIECE_D) + 64 * g);
+    if (s.l == TG_LAYOUT_Q8_F) return _mm512_loadu_ps(part + f->d + 64 * g);
     if (!f->is_k) return load_f16(part + f->d + 32 * g);
     __m512 d = load_f16(head);
     if (f->is_per16) return d;
@@ -99,27 +122,30 @@ TG_INLINE __m512 load_d(tg_layout l, const uint8_t *head, const uint8_t *part, i
 }
 
 /* M, or -dmin where minima are per sixteenth. */
-TG_INLINE __m512 load_m(tg_layout l, const uint8_t *head, const uint8_t *part, int g)
+TG_INLINE __m512 load_m(shape s, const uint8_t *head, const uint8_t *part, int g)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_form *f = &tg_forms[s.l];
+    if (s.is_plain) return _mm512_load_ps(part + plain_at(s.l, PIECE_M) + 64 * g);
     if (!f->is_k) return load_f16(part + f->m + 32 * g);
     __m512 m = _mm512_xor_ps(load_f16(head + 32), _mm512_set1_ps(-0.0f));
     if (f->is_per16) return m;
     return _mm512_mul_ps(m, _mm512_cvtepi32_ps(load_u8(part + f->mn + 16 * g)));
 }
 
-/* The integer scale of sixteenth s of group g, as a float. */
-TG_INLINE __m512 load_sc(tg_layout l, const uint8_t *part, int g, int s)
+/* The integer scale of sixteenth i of a part, as a float, and the integer minimum. */
+TG_INLINE __m512 load_sc(shape s, const uint8_t *part, int i)
 {
-    const uint8_t *p = part + tg_forms[l].sc + 16 * (2 * g + s);
+    if (s.is_plain) return _mm512_load_ps(part + plain_at(s.l, PIECE_SC) + 64 * i);
+    const uint8_t *p = part + tg_forms[s.l].sc + 16 * i;
     __m128i b = _mm_loadu_si128((const __m128i *)(const void *)p);
-    return _mm512_cvtepi32_ps(l == TG_LAYOUT_Q6_K ? _mm512_cvtepi8_epi32(b)
-                                                  : _mm512_cvtepu8_epi32(b));
+    return _mm512_cvtepi32_ps(s.l == TG_LAYOUT_Q6_K ? _mm512_cvtepi8_epi32(b)
+                                                    : _mm512_cvtepu8_epi32(b));
 }
 
-TG_INLINE __m512i load_mn(tg_layout l, const uint8_t *part, int g, int s)
+TG_INLINE __m512i load_mn(shape s, const uint8_t *part, int i)
 {
-    return load_u8(part + tg_forms[l].mn + 16 * (2 * g + s));
+    if (s.is_plain) return _mm512_load_si512(part + plain_at(s.l, PIECE_MN) + 64 * i);
+    return load_u8(part + tg_forms[s.l].mn + 16 * i);
 }
 
 /* Four codes of one token beside every row. */
@@ -160,632 +186,318 @@ TG_INLINE void store_rows(const target *t, int32_t token, __m512 dot)
     _mm512_mask_storeu_ps(y, t->rows, dot);
 }
 
-/* ---- few tokens */
+/* ---- a tile and up to 8 tokens */
 
-/* Rows of activations: those of token i, or of the last token when the instance is wider. */
+/* Rows of activations of n tokens. */
 typedef struct rows {
-    const int16_t *wide;                     /* the map, NULL where all groups are narrow */
-    const int8_t *hi[MAX_FEW], *lo[MAX_FEW]; /* lo is the whole row: the map says where in it */
-    const float *scale[MAX_FEW], *ssum[MAX_FEW];
-    const int32_t *sum[MAX_FEW], *half[MAX_FEW];
+    const int16_t *wide;           /* the map, NULL where all groups are narrow */
+    const int8_t *codes[2][WIDTH]; /* hi, and lo if there is a map */
+    const float *scale[WIDTH], *ssum[WIDTH];
+    const int32_t *sum[WIDTH], *half[WIDTH];
 } rows;
 
-/* Rows of `width` tokens from `token` on, of which n exist, at group `group`. */
-TG_INLINE void get_rows(rows *r, const tg_a8 *x, int32_t token, int32_t n, int width, int64_t group)
+TG_INLINE void get_rows(rows *r, const tg_a8 *x, int32_t token, int n)
 {
     int64_t groups = x->padded / TG_GROUP_COLS;
-    r->wide = x->wide ? x->wide + group : NULL;
-    for (int32_t i = 0; i < width; i++) {
-        int64_t row = token + TG_MIN(i, n - 1), at = row * groups + group;
-        r->hi[i] = x->hi + TG_GROUP_COLS * at;
-        r->lo[i] = x->lo ? x->lo + TG_GROUP_COLS * row * x->n_wide : NULL;
-        r->scale[i] = x->scale + at;
-        r->ssum[i] = x->ssum + at;
-        r->sum[i] = x->sum + at;
-        r->half[i] = x->half + at;
-    }
-}
-
-/* Exact sum of operands [first, last) of one token, both planes together, minus `zero` x code
- * sum. Two accumulators, for a single one's latency would show when there is one token. */
-TG_INLINE __m512i dot_operands(const __m512i w[OPERANDS], const int8_t *hi, const int8_t *lo,
-                               bool is_wide, int first, int last)
-{
-    __m512i a = _mm512_setzero_si512(), b = a, c = a;
-    for (int v = first; v < last; v += 2) {
-        a = _mm512_dpbusd_epi32(a, w[v], load_x(hi + 4 * v));
-        if (!is_wide) b = _mm512_dpbusd_epi32(b, w[v + 1], load_x(hi + 4 * v + 4));
-        if (is_wide) a = _mm512_dpbusd_epi32(a, w[v + 1], load_x(hi + 4 * v + 4));
-        if (is_wide) c = _mm512_dpbusd_epi32(c, w[v], load_x(lo + 4 * v));
-        if (is_wide) c = _mm512_dpbusd_epi32(c, w[v + 1], load_x(lo + 4 * v + 4));
-    }
-    return is_wide ? _mm512_add_epi32(_mm512_slli_epi32(a, 8), c) : _mm512_add_epi32(a, b);
-}
-
-TG_INLINE __m512i subtract_zero(__m512i i, int zero, int32_t sum)
-{
-    return zero ? _mm512_sub_epi32(i, _mm512_set1_epi32(zero * sum)) : i;
-}
-
-/* What the chains of 16 rows need of one group. */
-typedef struct scales {
-    __m512 d, m, sc[2];
-    __m512i mn[2];
-} scales;
-
-TG_INLINE void load_scales(tg_layout l, const uint8_t *head, const uint8_t *part, int g, scales *s)
-{
-    s->d = load_d(l, head, part, g);
-    if (tg_form_has_min(l)) s->m = load_m(l, head, part, g);
-    for (int i = 0; i < 2 && tg_forms[l].is_per16; i++) {
-        s->sc[i] = load_sc(l, part, g, i);
-        if (tg_forms[l].mn >= 0) s->mn[i] = load_mn(l, part, g, i);
-    }
-}
-
-/* Group `at`'s step of the chain of token t (contract 6). */
-TG_INLINE void step(tg_layout l, const __m512i w[OPERANDS], const scales *k, const rows *x, int t,
-                    int64_t at, bool is_wide, __m512 *acc)
-{
-    const tg_form *f = &tg_forms[l];
-    const int8_t *hi = x->hi[t] + 32 * at, *lo = is_wide ? x->lo[t] + 32 * x->wide[at] : NULL;
-    __m512 ds = _mm512_mul_ps(k->d, _mm512_set1_ps(x->scale[t][at]));
-    if (!f->is_per16) {
-        __m512i i = dot_operands(w, hi, lo, is_wide, 0, OPERANDS);
-        i = subtract_zero(i, f->zero, f->zero ? x->sum[t][at] : 0);
-        *acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), ds, *acc);
-        return;
-    }
-    int32_t first = x->half[t][at], second = x->sum[t][at] - first;
-    __m512i i0 = dot_operands(w, hi, lo, is_wide, 0, OPERANDS / 2);
-    __m512i i1 = dot_operands(w, hi, lo, is_wide, OPERANDS / 2, OPERANDS);
-    __m512 s0 = _mm512_mul_ps(_mm512_cvtepi32_ps(subtract_zero(i0, f->zero, first)), k->sc[0]);
-    __m512 s1 = _mm512_cvtepi32_ps(subtract_zero(i1, f->zero, second));
-    if (is_wide) {
-        *acc = _mm512_fmadd_ps(s0, ds, *acc);
-        *acc = _mm512_fmadd_ps(_mm512_mul_ps(s1, k->sc[1]), ds, *acc);
-    } else { /* below 2^24: exact in float */
-        *acc = _mm512_fmadd_ps(_mm512_fmadd_ps(s1, k->sc[1], s0), ds, *acc);
-    }
-}
-
-TG_INLINE __m512 step_min16(const __m512i mn[2], __m512 m, float scale, int32_t first, int32_t sum,
-                            __m512 min)
-{
-    __m512i i = _mm512_mullo_epi32(mn[0], _mm512_set1_epi32(first));
-    i = _mm512_add_epi32(i, _mm512_mullo_epi32(mn[1], _mm512_set1_epi32(sum - first)));
-    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), _mm512_mul_ps(m, _mm512_set1_ps(scale)), min);
-}
-
-TG_INLINE void few_tile(tg_layout l, const uint8_t *tile, int64_t n_parts, int32_t ahead,
-                        const rows *x, int n, bool is_mixed, __m512 acc[MAX_FEW])
-{
-    const tg_form *f = &tg_forms[l];
-    __m512 min[MAX_FEW];
-    for (int t = 0; t < n; t++)
-        acc[t] = min[t] = _mm512_setzero_ps();
-    for (int64_t p = 0; p < n_parts; p++) {
-        const uint8_t *head, *part = tg_form_part(l, tile, p, &head);
-        if (ahead) prefetch(part + ahead, f->part_bytes);
-        for (int g = 0; g < 2; g++) {
-            int64_t at = 2 * p + g;
-            __m512i w[OPERANDS];
-            scales k;
-            load_codes(l, part, g, w);
-            load_scales(l, head, part, g, &k);
-            if (is_mixed && x->wide[at] >= 0)
-                for (int t = 0; t < n; t++)
-                    step(l, w, &k, x, t, at, true, &acc[t]);
-            else
-                for (int t = 0; t < n; t++)
-                    step(l, w, &k, x, t, at, false, &acc[t]);
-            for (int t = 0; t < n; t++) {
-                if (f->is_per16 && f->mn >= 0)
-                    min[t] = step_min16(k.mn, k.m, x->scale[t][at], x->half[t][at], x->sum[t][at],
-                                        min[t]);
-                else if (tg_form_has_min(l))
-                    min[t] = _mm512_fmadd_ps(k.m, _mm512_set1_ps(x->ssum[t][at]), min[t]);
-            }
-        }
-    }
-    for (int t = 0; t < n && tg_form_has_min(l); t++)
-        acc[t] = _mm512_add_ps(acc[t], min[t]);
-}
-
-/* `n` is the instance's width, at least n_tokens; is_mixed: some groups are wide. */
-TG_INLINE void few_tokens(const tg_matmul *m, tg_layout l, int n, bool is_mixed)
-{
-    rows x;
-    get_rows(&x, m->a8, 0, m->n_tokens, n, 0);
-    int64_t n_parts = tg_layout_padded_cols(l, m->n_cols) / TG_PART_COLS;
-    for (int32_t tile = 0; tile < m->n_tiles; tile++) {
-        __m512 acc[MAX_FEW];
-        few_tile(l, m->w + (size_t)tile * m->tile_stride, n_parts, m->prefetch_bytes, &x, n,
-                 is_mixed, acc);
-        target to = get_target(m, tile, 0);
-        for (int t = 0; t < n && t < m->n_tokens; t++)
-            store_rows(&to, t, acc[t]);
-    }
-}
-
-TG_INLINE void few(const tg_matmul *m, tg_layout l, bool is_mixed)
-{
-    switch (m->n_tokens) {
-    case 1: few_tokens(m, l, 1, is_mixed); break;
-    case 2: few_tokens(m, l, 2, is_mixed); break;
-    case 3: few_tokens(m, l, 3, is_mixed); break;
-    case 4: few_tokens(m, l, 4, is_mixed); break;
-    case 5:
-    case 6: few_tokens(m, l, 6, is_mixed); break;
-    default: few_tokens(m, l, 8, is_mixed); break;
-    }
-}
-
-/* ---- many tokens */
-
-/* 32 rows x SLAB columns, unpacked. */
-typedef struct panel {
-    uint8_t w[2][SLAB_GROUPS][OPERANDS][64];
-    float d[SLAB_GROUPS][2][16];
-    float m[SLAB_GROUPS][2][16];
-    float sc[SLAB_GROUPS][2][2][16]; /* [group][tile][sixteenth] */
-    int32_t mn[SLAB_GROUPS][2][2][16];
-} panel;
-
-/* Chains of both tiles between slabs. */
-typedef struct chains {
-    float acc[2][16], min[2][16];
-} chains;
-
-typedef struct many_scratch {
-    panel p;
-    chains c[BLOCK_TOKENS];
-} many_scratch;
-
-_Static_assert(sizeof(many_scratch) <= TG_MATMUL_SCRATCH_BYTES,
-               "the scratch of matmul is too small");
-_Static_assert(BLOCK_TOKENS % 6 == 0 && BLOCK_TOKENS % 4 == 0, "blocks are whole register tiles");
-
-/* Unpacks n parts from part `from` on of one of the panel's tiles. */
-TG_INLINE void unpack_parts(tg_layout l, panel *to, int half, const uint8_t *tile, int64_t from,
-                            int n, int32_t ahead)
-{
-    const tg_form *f = &tg_forms[l];
-    for (int p = 0; p < n; p++) {
-        const uint8_t *head, *part = tg_form_part(l, tile, from + p, &head);
-        if (ahead) prefetch(part + ahead, f->part_bytes);
-        for (int g = 0; g < 2; g++) {
-            int at = 2 * p + g;
-            __m512i w[OPERANDS];
-            scales k;
-            load_codes(l, part, g, w);
-            load_scales(l, head, part, g, &k);
-            for (int v = 0; v < OPERANDS; v++)
-                _mm512_store_si512(to->w[half][at][v], w[v]);
-            _mm512_store_ps(to->d[at][half], k.d);
-            if (tg_form_has_min(l)) _mm512_store_ps(to->m[at][half], k.m);
-            for (int s = 0; s < 2 && f->is_per16; s++) {
-                _mm512_store_ps(to->sc[at][half][s], k.sc[s]);
-                if (f->mn >= 0) _mm512_store_si512(to->mn[at][half][s], k.mn[s]);
-            }
-        }
-    }
-}
-
-typedef void unpack_fn(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                       int32_t ahead);
-
-/* What one call of the inner loops needs: up to 6 tokens of a slab. */
-typedef struct work {
-    const panel *p;
-    chains *c; /* of the first token */
-    rows x;    /* from the slab's first column on */
-    int n_groups;
-    int zero;
-} work;
-
-typedef enum columns { WHOLE, FIRST_HALF, SECOND_HALF } columns; /* of a group */
-
-/* Adds one plane of columns of group g, whose codes are the plane's `place`th. */
-TG_INLINE void add_plane(const work *k, int n, const int8_t *const *codes, int place, int g,
-                         columns which, __m512i a0[6], __m512i a1[6])
-{
-    int first = which == SECOND_HALF ? OPERANDS / 2 : 0;
-    int last = which == FIRST_HALF ? OPERANDS / 2 : OPERANDS;
-    for (int v = first; v < last; v++) {
-        __m512i w0 = _mm512_load_si512(k->p->w[0][g][v]), w1 = _mm512_load_si512(k->p->w[1][g][v]);
-        for (int j = 0; j < n; j++) {
-            __m512i x = load_x(codes[j] + TG_GROUP_COLS * place + 4 * v);
-            a0[j] = _mm512_dpbusd_epi32(a0[j], w0, x);
-            a1[j] = _mm512_dpbusd_epi32(a1[j], w1, x);
-        }
-    }
-}
-
-/* The exact sums over a group's columns, both planes, zero subtracted. */
-TG_INLINE void sum_group(const work *k, int n, bool is_wide, int g, columns which, __m512i a0[6],
-                         __m512i a1[6])
-{
-    __m512i offset[6];
+    r->wide = x->wide;
     for (int j = 0; j < n; j++) {
-        int32_t sum = which == FIRST_HALF ? k->x.half[j][g] : k->x.sum[j][g];
-        if (which == SECOND_HALF) sum -= k->x.half[j][g];
-        offset[j] = _mm512_set1_epi32(k->zero * sum);
-        a0[j] = a1[j] = _mm512_setzero_si512();
-        if (!is_wide) a0[j] = a1[j] = _mm512_sub_epi32(a0[j], offset[j]);
-    }
-    add_plane(k, n, k->x.hi, g, g, which, a0, a1);
-    if (!is_wide) return;
-    for (int j = 0; j < n; j++) {
-        a0[j] = _mm512_sub_epi32(_mm512_slli_epi32(a0[j], 8), offset[j]);
-        a1[j] = _mm512_sub_epi32(_mm512_slli_epi32(a1[j], 8), offset[j]);
-    }
-    add_plane(k, n, k->x.lo, k->x.wide[g], g, which, a0, a1);
-}
-
-/* The same where some groups are wide. */
-TG_INLINE bool sum_mixed(const work *k, int n, bool is_mixed, int g, columns which, __m512i a0[6],
-                         __m512i a1[6])
-{
-    bool is_wide = is_mixed && k->x.wide[g] >= 0;
-    if (is_wide)
-        sum_group(k, n, true, g, which, a0, a1);
-    else
-        sum_group(k, n, false, g, which, a0, a1);
-    return is_wide;
-}
-
-TG_INLINE __m512 fmadd_int(__m512i i, __m512 ds, __m512 acc)
-{
-    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), ds, acc);
-}
-
-/* The chain of the scaled dots. */
-TG_INLINE void many_dots(const work *k, int n, bool is_mixed)
-{
-    __m512 f0[6], f1[6];
-    chains *c = k->c;
-    for (int j = 0; j < n; j++) {
-        f0[j] = _mm512_load_ps(c[j].acc[0]);
-        f1[j] = _mm512_load_ps(c[j].acc[1]);
-    }
-    for (int g = 0; g < k->n_groups; g++) {
-        __m512i a0[6], a1[6];
-        sum_mixed(k, n, is_mixed, g, WHOLE, a0, a1);
-        __m512 d0 = _mm512_load_ps(k->p->d[g][0]), d1 = _mm512_load_ps(k->p->d[g][1]);
-        for (int j = 0; j < n; j++) {
-            __m512 s = _mm512_set1_ps(k->x.scale[j][g]);
-            f0[j] = fmadd_int(a0[j], _mm512_mul_ps(d0, s), f0[j]);
-            f1[j] = fmadd_int(a1[j], _mm512_mul_ps(d1, s), f1[j]);
-        }
-    }
-    for (int j = 0; j < n; j++) {
-        _mm512_store_ps(c[j].acc[0], f0[j]);
-        _mm512_store_ps(c[j].acc[1], f1[j]);
+        int64_t row = token + j, at = row * groups;
+        r->codes[0][j] = x->hi + TG_GROUP_COLS * at;
+        if (x->wide) r->codes[1][j] = x->lo + TG_GROUP_COLS * row * x->n_wide;
+        r->scale[j] = x->scale + at;
+        r->ssum[j] = x->ssum + at;
+        r->sum[j] = x->sum + at;
+        r->half[j] = x->half + at;
     }
 }
 
-/* A group's step where scales are per sixteenth: i0, the first sixteenth's scaled sum, in float. */
-TG_INLINE __m512 step16(__m512 i0, __m512i second, __m512 sc, __m512 ds, bool is_wide, __m512 acc)
+/* Place of a group's second plane, -1: it has none. */
+TG_INLINE int64_t get_place(const rows *x, int64_t group)
 {
-    __m512 i1 = _mm512_cvtepi32_ps(second);
-    if (!is_wide) return _mm512_fmadd_ps(_mm512_fmadd_ps(i1, sc, i0), ds, acc);
-    return _mm512_fmadd_ps(_mm512_mul_ps(i1, sc), ds, _mm512_fmadd_ps(i0, ds, acc));
+    return x->wide ? x->wide[group] : -1;
 }
 
-/* The chain where scales are per sixteenth; 4 tokens, for the first sixteenth must wait. */
-TG_INLINE void many_dots16(const work *k, int n, bool is_mixed)
+/* Adds operand v times n tokens' codes of a group, the plane's `at`th, to their sums. */
+TG_INLINE void add_operand(shape s, const uint8_t *part, int g, int v, const int8_t *const *codes,
+                           int64_t at, int n, __m512i sum[WIDTH])
 {
-    __m512 f0[6], f1[6], i0[6], i1[6];
-    chains *c = k->c;
-    for (int j = 0; j < n; j++) {
-        f0[j] = _mm512_load_ps(c[j].acc[0]);
-        f1[j] = _mm512_load_ps(c[j].acc[1]);
-    }
-    for (int g = 0; g < k->n_groups; g++) {
-        __m512i a0[6], a1[6];
-        bool is_wide = sum_mixed(k, n, is_mixed, g, FIRST_HALF, a0, a1);
-        __m512 sc0 = _mm512_load_ps(k->p->sc[g][0][0]), sc1 = _mm512_load_ps(k->p->sc[g][1][0]);
-        for (int j = 0; j < n; j++) {
-            i0[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(a0[j]), sc0);
-            i1[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(a1[j]), sc1);
-        }
-        sum_mixed(k, n, is_mixed, g, SECOND_HALF, a0, a1);
-        sc0 = _mm512_load_ps(k->p->sc[g][0][1]);
-        sc1 = _mm512_load_ps(k->p->sc[g][1][1]);
-        __m512 d0 = _mm512_load_ps(k->p->d[g][0]), d1 = _mm512_load_ps(k->p->d[g][1]);
-        for (int j = 0; j < n; j++) {
-            __m512 s = _mm512_set1_ps(k->x.scale[j][g]);
-            f0[j] = step16(i0[j], a0[j], sc0, _mm512_mul_ps(d0, s), is_wide, f0[j]);
-            f1[j] = step16(i1[j], a1[j], sc1, _mm512_mul_ps(d1, s), is_wide, f1[j]);
-        }
-    }
-    for (int j = 0; j < n; j++) {
-        _mm512_store_ps(c[j].acc[0], f0[j]);
-        _mm512_store_ps(c[j].acc[1], f1[j]);
-    }
-}
-
-/* The chain of the minima. */
-TG_INLINE void many_mins(const work *k, int n)
-{
-    __m512 f0[6], f1[6];
-    chains *c = k->c;
-    for (int j = 0; j < n; j++) {
-        f0[j] = _mm512_load_ps(c[j].min[0]);
-        f1[j] = _mm512_load_ps(c[j].min[1]);
-    }
-    for (int g = 0; g < k->n_groups; g++) {
-        __m512 m0 = _mm512_load_ps(k->p->m[g][0]), m1 = _mm512_load_ps(k->p->m[g][1]);
-        for (int j = 0; j < n; j++) {
-            __m512 s = _mm512_set1_ps(k->x.ssum[j][g]);
-            f0[j] = _mm512_fmadd_ps(m0, s, f0[j]);
-            f1[j] = _mm512_fmadd_ps(m1, s, f1[j]);
-        }
-    }
-    for (int j = 0; j < n; j++) {
-        _mm512_store_ps(c[j].min[0], f0[j]);
-        _mm512_store_ps(c[j].min[1], f1[j]);
-    }
-}
-
-static void many_mins16(const work *k, int n)
-{
+    __m512i w = load_operand(s, part, g, v);
     for (int j = 0; j < n; j++)
-        for (int h = 0; h < 2; h++) {
-            __m512 min = _mm512_load_ps(k->c[j].min[h]);
-            for (int g = 0; g < k->n_groups; g++) {
-                __m512i mn[2] = {_mm512_load_si512(k->p->mn[g][h][0]),
-                                 _mm512_load_si512(k->p->mn[g][h][1])};
-                min = step_min16(mn, _mm512_load_ps(k->p->m[g][h]), k->x.scale[j][g],
-                                 k->x.half[j][g], k->x.sum[j][g], min);
-            }
-            _mm512_store_ps(k->c[j].min[h], min);
+        sum[j] = _mm512_dpbusd_epi32(sum[j], w, load_x(codes[j] + TG_GROUP_COLS * at + 4 * v));
+}
+
+typedef enum columns { WHOLE, FIRST, SECOND } columns; /* of a group, and its halves */
+
+/* The exact sums over columns of group g of a part, both planes. */
+TG_INLINE void sum_columns(shape s, const uint8_t *part, int g, columns which, const rows *x,
+                           int64_t group, int n, __m512i sum[WIDTH])
+{
+    int64_t at[2] = {group, get_place(x, group)};
+    for (int j = 0; j < n; j++)
+        sum[j] = _mm512_setzero_si512();
+    for (int plane = 0;; plane++) {
+        const int8_t *const *codes = x->codes[plane];
+        if (which != SECOND) { /* spelled out, for gcc would leave a loop as it is */
+            add_operand(s, part, g, 0, codes, at[plane], n, sum);
+            add_operand(s, part, g, 1, codes, at[plane], n, sum);
+            add_operand(s, part, g, 2, codes, at[plane], n, sum);
+            add_operand(s, part, g, 3, codes, at[plane], n, sum);
         }
-}
-
-/* The instances: how many tokens in registers, and which chains. */
-typedef void work_fn(const work *k);
-
-static TG_NOINLINE void dots_6(const work *k)
-{
-    many_dots(k, 6, false);
-}
-static TG_NOINLINE void dots_4(const work *k)
-{
-    many_dots(k, 4, false);
-}
-static TG_NOINLINE void dots_2(const work *k)
-{
-    many_dots(k, 2, false);
-}
-static TG_NOINLINE void mixed_6(const work *k)
-{
-    many_dots(k, 6, true);
-}
-static TG_NOINLINE void mixed_4(const work *k)
-{
-    many_dots(k, 4, true);
-}
-static TG_NOINLINE void mixed_2(const work *k)
-{
-    many_dots(k, 2, true);
-}
-static TG_NOINLINE void dots16_4(const work *k)
-{
-    many_dots16(k, 4, false);
-}
-static TG_NOINLINE void dots16_2(const work *k)
-{
-    many_dots16(k, 2, false);
-}
-static TG_NOINLINE void mixed16_4(const work *k)
-{
-    many_dots16(k, 4, true);
-}
-static TG_NOINLINE void mixed16_2(const work *k)
-{
-    many_dots16(k, 2, true);
-}
-static TG_NOINLINE void mins_6(const work *k)
-{
-    many_mins(k, 6);
-}
-static TG_NOINLINE void mins_4(const work *k)
-{
-    many_mins(k, 4);
-}
-static TG_NOINLINE void mins_2(const work *k)
-{
-    many_mins(k, 2);
-}
-
-/* By [is_per16][is_mixed][width / 2 - 1]. */
-static work_fn *const dot_instances[2][2][3] = {
-    {{dots_2, dots_4, dots_6}, {mixed_2, mixed_4, mixed_6}},
-    {{dots16_2, dots16_4, NULL}, {mixed16_2, mixed16_4, NULL}},
-};
-static work_fn *const min_instances[3] = {mins_2, mins_4, mins_6};
-
-/* All tokens of a block over one unpacked slab. */
-static void multiply_slab(many_scratch *s, const tg_form *f, bool has_min, const tg_a8 *x,
-                          int32_t n_tokens, int64_t group, int n_groups)
-{
-    int32_t widest = f->is_per16 ? 4 : 6;
-    work k = {.p = &s->p, .n_groups = n_groups, .zero = f->zero};
-    for (int32_t t = 0; t < n_tokens; t += widest) {
-        int32_t n = TG_MIN(n_tokens - t, widest), width = (n + 1) / 2 * 2;
-        k.c = s->c + t;
-        get_rows(&k.x, x, t, n, 6, group);
-        dot_instances[f->is_per16][x->wide != NULL][width / 2 - 1](&k);
-        if (has_min && f->is_per16)
-            many_mins16(&k, n);
-        else if (has_min)
-            min_instances[width / 2 - 1](&k);
+        if (which != FIRST) {
+            add_operand(s, part, g, 4, codes, at[plane], n, sum);
+            add_operand(s, part, g, 5, codes, at[plane], n, sum);
+            add_operand(s, part, g, 6, codes, at[plane], n, sum);
+            add_operand(s, part, g, 7, codes, at[plane], n, sum);
+        }
+        if (plane == 1 || at[1] < 0) break;
+        for (int j = 0; j < n; j++)
+            sum[j] = _mm512_slli_epi32(sum[j], 8);
     }
 }
 
-static void many_tokens(const tg_matmul *m, tg_layout l, unpack_fn *unpack)
+/* zero (a power of two) x code sum less. */
+TG_INLINE __m512i subtract_zero(shape s, __m512i sum, __m512i codes)
 {
-    many_scratch *s = m->scratch;
+    switch (tg_forms[s.l].zero) {
+    case 8: return _mm512_sub_epi32(sum, _mm512_slli_epi32(codes, 3));
+    case 16: return _mm512_sub_epi32(sum, _mm512_slli_epi32(codes, 4));
+    case 32: return _mm512_sub_epi32(sum, _mm512_slli_epi32(codes, 5));
+    case 128: return _mm512_sub_epi32(sum, _mm512_slli_epi32(codes, 7));
+    default: return sum;
+    }
+}
+
+/* A group's step of n chains (contract 6); g: which of the part's two it is. */
+TG_INLINE void step(shape s, const uint8_t *head, const uint8_t *part, int g, const rows *x,
+                    int64_t group, int n, __m512 acc[WIDTH])
+{
+    __m512i i[WIDTH];
+    sum_columns(s, part, g, WHOLE, x, group, n, i);
+    __m512 d = load_d(s, head, part, g);
+    for (int j = 0; j < n; j++) {
+        __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(x->scale[j][group]));
+        i[j] = subtract_zero(s, i[j], _mm512_set1_epi32(x->sum[j][group]));
+        acc[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[j]), ds, acc[j]);
+    }
+}
+
+/* The same where scales are per sixteenth. */
+TG_INLINE void step16(shape s, const uint8_t *head, const uint8_t *part, int g, const rows *x,
+                      int64_t group, int n, __m512 acc[WIDTH])
+{
+    __m512i i[WIDTH];
+    __m512 first[WIDTH], sc = load_sc(s, part, 2 * g);
+    sum_columns(s, part, g, FIRST, x, group, n, i);
+    for (int j = 0; j < n; j++) {
+        i[j] = subtract_zero(s, i[j], _mm512_set1_epi32(x->half[j][group]));
+        first[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(i[j]), sc);
+    }
+    sum_columns(s, part, g, SECOND, x, group, n, i);
+    __m512 d = load_d(s, head, part, g);
+    sc = load_sc(s, part, 2 * g + 1);
+    for (int j = 0; j < n; j++) {
+        __m512 ds = _mm512_mul_ps(d, _mm512_set1_ps(x->scale[j][group]));
+        i[j] = subtract_zero(s, i[j],
+                             _mm512_sub_epi32(_mm512_set1_epi32(x->sum[j][group]),
+                                              _mm512_set1_epi32(x->half[j][group])));
+        __m512 second = _mm512_cvtepi32_ps(i[j]);
+        if (get_place(x, group) >= 0) {
+            acc[j] = _mm512_fmadd_ps(first[j], ds, acc[j]);
+            acc[j] = _mm512_fmadd_ps(_mm512_mul_ps(second, sc), ds, acc[j]);
+        } else { /* below 2^24: exact in float */
+            acc[j] = _mm512_fmadd_ps(_mm512_fmadd_ps(second, sc, first[j]), ds, acc[j]);
+        }
+    }
+}
+
+/* The step of the chains of the minima. */
+TG_INLINE void step_min(shape s, const uint8_t *head, const uint8_t *part, int g, const rows *x,
+                        int64_t group, int n, __m512 min[WIDTH])
+{
+    __m512 m = load_m(s, head, part, g);
+    for (int j = 0; j < n; j++) {
+        if (!tg_forms[s.l].is_per16) {
+            min[j] = _mm512_fmadd_ps(m, _mm512_set1_ps(x->ssum[j][group]), min[j]);
+            continue;
+        }
+        __m512i first = _mm512_set1_epi32(x->half[j][group]);
+        __m512i second = _mm512_sub_epi32(_mm512_set1_epi32(x->sum[j][group]), first);
+        __m512i i = _mm512_add_epi32(_mm512_mullo_epi32(load_mn(s, part, 2 * g), first),
+                                     _mm512_mullo_epi32(load_mn(s, part, 2 * g + 1), second));
+        __m512 scale = _mm512_mul_ps(m, _mm512_set1_ps(x->scale[j][group]));
+        min[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), scale, min[j]);
+    }
+}
+
+/* Tiles [tile, end), the first at w, times n tokens from `token` on. */
+TG_INLINE void multiply(const tg_matmul *m, shape s, const uint8_t *w, int32_t tile, int32_t end,
+                        int32_t token, int n)
+{
+    const tg_form *f = &tg_forms[s.l];
+    int64_t n_parts = tg_layout_padded_cols(s.l, m->n_cols) / TG_PART_COLS;
+    int32_t ahead = token == 0 && !s.is_plain ? m->prefetch_bytes : 0;
+    rows x;
+    get_rows(&x, m->a8, token, n);
+    for (; tile < end; tile++, w += m->tile_stride) {
+        __m512 acc[WIDTH], min[WIDTH];
+        for (int j = 0; j < n; j++)
+            acc[j] = min[j] = _mm512_setzero_ps();
+        for (int64_t p = 0; p < n_parts; p++) {
+            const uint8_t *head = NULL, *part = w + p * plain_at(s.l, PIECE_END);
+            if (!s.is_plain) part = tg_form_part(s.l, w, p, &head);
+            if (ahead) prefetch(part + ahead, f->part_bytes);
+            for (int g = 0; g < 2; g++) {
+                if (f->is_per16)
+                    step16(s, head, part, g, &x, 2 * p + g, n, acc);
+                else
+                    step(s, head, part, g, &x, 2 * p + g, n, acc);
+                if (tg_form_has_min(s.l)) step_min(s, head, part, g, &x, 2 * p + g, n, min);
+            }
+        }
+        target to = get_target(m, tile, token);
+        for (int j = 0; j < n; j++)
+            store_rows(&to, j, tg_form_has_min(s.l) ? _mm512_add_ps(acc[j], min[j]) : acc[j]);
+    }
+}
+
+/* ---- any number of tokens */
+
+typedef void multiply_fn(const tg_matmul *m, const uint8_t *w, int32_t tile, int32_t end,
+                         int32_t token);
+typedef void unpack_fn(uint8_t *to, const uint8_t *tile, int64_t n_parts);
+
+/* The instances of one layout. */
+typedef struct instances {
+    tg_layout layout;
+    multiply_fn *packed[WIDTH]; /* by tokens - 1 */
+    multiply_fn *plain[WIDTH];  /* from MIN_RUN tokens on; NULL: packed serves as well */
+    unpack_fn *unpack;
+} instances;
+
+/* Lays a tile out plainly. */
+TG_INLINE void unpack(uint8_t *to, tg_layout l, const uint8_t *tile, int64_t n_parts)
+{
+    const tg_form *f = &tg_forms[l];
+    const shape packed = {l, false};
+    for (int64_t p = 0; p < n_parts; p++, to += plain_at(l, PIECE_END)) {
+        const uint8_t *head, *part = tg_form_part(l, tile, p, &head);
+        for (int g = 0; g < 2; g++) {
+            for (int v = 0; v < OPERANDS; v++)
+                _mm512_store_si512(to + 64 * (OPERANDS * g + v), load_operand(packed, part, g, v));
+            _mm512_store_ps(to + plain_at(l, PIECE_D) + 64 * g, load_d(packed, head, part, g));
+            if (tg_form_has_min(l))
+                _mm512_store_ps(to + plain_at(l, PIECE_M) + 64 * g, load_m(packed, head, part, g));
+        }
+        for (int i = 0; i < 4 && f->is_per16; i++) {
+            _mm512_store_ps(to + plain_at(l, PIECE_SC) + 64 * i, load_sc(packed, part, i));
+            if (f->mn >= 0)
+                _mm512_store_si512(to + plain_at(l, PIECE_MN) + 64 * i, load_mn(packed, part, i));
+        }
+    }
+}
+
+/* One tile times tokens [from, to), in runs of nearly equal length. */
+static void multiply_runs(const tg_matmul *m, multiply_fn *const *run, const uint8_t *w,
+                          int32_t tile, int32_t from, int32_t to)
+{
+    int32_t n = to - from, runs = (n + WIDTH - 1) / WIDTH;
+    for (int32_t i = 0; i < runs; i++) {
+        int32_t first = from + n * i / runs, last = from + n * (i + 1) / runs;
+        run[last - first - 1](m, w, tile, tile + 1, first);
+    }
+}
+
+/* Tile by tile for blocks of tokens. */
+static void multiply_blocks(const tg_matmul *m, const instances *of)
+{
+    tg_layout l = of->layout;
     int64_t n_parts = tg_layout_padded_cols(l, m->n_cols) / TG_PART_COLS;
-    bool has_min = tg_form_has_min(l);
-    for (int32_t from = 0; from < m->n_tokens; from += BLOCK_TOKENS) {
-        int32_t n_tokens = TG_MIN(m->n_tokens - from, (int32_t)BLOCK_TOKENS);
-        tg_a8 x = tg_a8_from(m->a8, from);
-        for (int32_t tile = 0; tile < m->n_tiles; tile += 2) {
-            bool is_pair = tile + 1 < m->n_tiles;
+    bool is_plain = of->unpack && m->n_tokens >= PLAIN_TOKENS &&
+                    n_parts * plain_at(l, PIECE_END) <= TG_MATMUL_SCRATCH_BYTES;
+    int32_t block = (int32_t)TG_MIN(BLOCK_TOKENS, BLOCK_BYTES / m->a8->padded);
+    block = TG_MAX(block, PLAIN_TOKENS);
+    int32_t n_blocks = (m->n_tokens + block - 1) / block;
+    for (int32_t i = 0; i < n_blocks; i++) {
+        int32_t from = (int32_t)((int64_t)m->n_tokens * i / n_blocks);
+        int32_t to = (int32_t)((int64_t)m->n_tokens * (i + 1) / n_blocks);
+        for (int32_t tile = 0; tile < m->n_tiles; tile++) {
             const uint8_t *w = m->w + (size_t)tile * m->tile_stride;
-            const uint8_t *w1 = is_pair ? w + m->tile_stride : w;
-            memset(s->c, 0, (size_t)tg_align_up((size_t)n_tokens, 2) * sizeof s->c[0]);
-            for (int64_t p = 0; p < n_parts; p += SLAB_PARTS) {
-                int n = (int)TG_MIN(n_parts - p, SLAB_PARTS);
-                unpack(&s->p, 0, w, p, n, m->prefetch_bytes);
-                unpack(&s->p, 1, w1, p, n, m->prefetch_bytes);
-                multiply_slab(s, &tg_forms[l], has_min, &x, n_tokens, 2 * p, 2 * n);
-            }
-            for (int h = 0; h < (is_pair ? 2 : 1); h++) {
-                target to = get_target(m, tile + h, from);
-                for (int32_t t = 0; t < n_tokens; t++) {
-                    __m512 dot = _mm512_load_ps(s->c[t].acc[h]);
-                    if (has_min) dot = _mm512_add_ps(dot, _mm512_load_ps(s->c[t].min[h]));
-                    store_rows(&to, t, dot);
-                }
-            }
+            if (is_plain) of->unpack(m->scratch, w, n_parts);
+            multiply_runs(m, is_plain ? of->plain : of->packed, is_plain ? m->scratch : w, tile,
+                          from, to);
         }
     }
 }
 
-/* ---- one entry per layout */
-
-TG_INLINE void matmul(const tg_matmul *m, tg_layout l, unpack_fn *unpack)
+static void matmul(const tg_matmul *m, const instances *of)
 {
-    /* Planes, not tokens, are what a pass over the weights costs. */
-    bool is_mostly_wide = m->a8->n_wide > m->n_cols / (2 * TG_GROUP_COLS);
-    if (m->n_tokens * (is_mostly_wide ? 2 : 1) > MAX_FEW)
-        many_tokens(m, l, unpack);
-    else if (m->a8->wide)
-        few(m, l, true);
+    if (m->n_tokens <= WIDTH)
+        of->packed[m->n_tokens - 1](m, m->w, 0, m->n_tiles, 0);
     else
-        few(m, l, false);
+        multiply_blocks(m, of);
 }
 
-static void unpack_q4_0(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                        int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q4_0, to, half, tile, from, n, ahead);
-}
+/* ---- the instances
+ *
+ * X(name, NAME) for each quantized layout: cheap ones, whose codes are a mask and a shift away,
+ * and costly ones, whose codes lie in more than one piece. */
+#define CHEAP(X)  X(q4_0, Q4_0) X(q4_1, Q4_1) X(q8_0, Q8_0) X(q8_f, Q8_F) X(q4_k, Q4_K)
+#define COSTLY(X) X(q5_0, Q5_0) X(q5_1, Q5_1) X(q5_k, Q5_K) X(q6_k, Q6_K) X(q2_k, Q2_K)
 
-static void matmul_q4_0(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q4_0, unpack_q4_0);
-}
+/* A function for n tokens: packed_q4_1_8, plain_q5_0_6 ... */
+#define INSTANCE(kind, is_plain, name, NAME, n)                                                    \
+    static TG_NOINLINE void kind##_##name##_##n(const tg_matmul *m, const uint8_t *w,              \
+                                                int32_t tile, int32_t end, int32_t token)          \
+    {                                                                                              \
+        multiply(m, (shape){TG_LAYOUT_##NAME, is_plain}, w, tile, end, token, n);                  \
+    }
+#define PACKED(name, NAME)                                                                         \
+    INSTANCE(packed, false, name, NAME, 1)                                                         \
+    INSTANCE(packed, false, name, NAME, 2)                                                         \
+    INSTANCE(packed, false, name, NAME, 3)                                                         \
+    INSTANCE(packed, false, name, NAME, 4)                                                         \
+    INSTANCE(packed, false, name, NAME, 5)                                                         \
+    INSTANCE(packed, false, name, NAME, 6)                                                         \
+    INSTANCE(packed, false, name, NAME, 7)                                                         \
+    INSTANCE(packed, false, name, NAME, 8)
+#define PLAIN(name, NAME)                                                                          \
+    INSTANCE(plain, true, name, NAME, 5)                                                           \
+    INSTANCE(plain, true, name, NAME, 6)                                                           \
+    INSTANCE(plain, true, name, NAME, 7)                                                           \
+    INSTANCE(plain, true, name, NAME, 8)                                                           \
+    static void unpack_##name(uint8_t *to, const uint8_t *tile, int64_t n_parts)                   \
+    {                                                                                              \
+        unpack(to, TG_LAYOUT_##NAME, tile, n_parts);                                               \
+    }
 
-static void unpack_q4_1(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                        int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q4_1, to, half, tile, from, n, ahead);
-}
+#define PACKED_ROW(name)                                                                           \
+    {                                                                                              \
+        packed_##name##_1, packed_##name##_2, packed_##name##_3, packed_##name##_4,                \
+            packed_##name##_5, packed_##name##_6, packed_##name##_7, packed_##name##_8             \
+    }
+#define PLAIN_ROW(name)                                                                            \
+    {                                                                                              \
+        [4] = plain_##name##_5, plain_##name##_6, plain_##name##_7, plain_##name##_8               \
+    }
+#define ENTRY(name, NAME, ...)                                                                     \
+    static void matmul_##name(const tg_matmul *m)                                                  \
+    {                                                                                              \
+        static const instances of = {TG_LAYOUT_##NAME, PACKED_ROW(name), __VA_ARGS__};             \
+        matmul(m, &of);                                                                            \
+    }
+#define CHEAP_ENTRY(name, NAME)  ENTRY(name, NAME, {NULL}, NULL)
+#define COSTLY_ENTRY(name, NAME) ENTRY(name, NAME, PLAIN_ROW(name), unpack_##name)
+#define POINTER(name, NAME)      [TG_LAYOUT_##NAME] = matmul_##name,
 
-static void matmul_q4_1(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q4_1, unpack_q4_1);
-}
-
-static void unpack_q5_0(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                        int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q5_0, to, half, tile, from, n, ahead);
-}
-
-static void matmul_q5_0(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q5_0, unpack_q5_0);
-}
-
-static void unpack_q5_1(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                        int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q5_1, to, half, tile, from, n, ahead);
-}
-
-static void matmul_q5_1(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q5_1, unpack_q5_1);
-}
-
-static void unpack_q8_0(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                        int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q8_0, to, half, tile, from, n, ahead);
-}
-
-static void matmul_q8_0(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q8_0, unpack_q8_0);
-}
-
-static void unpack_q8_f(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                        int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q8_F, to, half, tile, from, n, ahead);
-}
-
-static void matmul_q8_f(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q8_F, unpack_q8_f);
-}
-
-static void unpack_q4_k(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                        int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q4_K, to, half, tile, from, n, ahead);
-}
-
-static void matmul_q4_k(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q4_K, unpack_q4_k);
-}
-
-static void unpack_q5_k(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                        int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q5_K, to, half, tile, from, n, ahead);
-}
-
-static void matmul_q5_k(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q5_K, unpack_q5_k);
-}
-
-static void unpack_q6_k(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                        int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q6_K, to, half, tile, from, n, ahead);
-}
-
-static void matmul_q6_k(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q6_K, unpack_q6_k);
-}
-
-static void unpack_q2_k(panel *to, int half, const uint8_t *tile, int64_t from, int n,
-                        int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q2_K, to, half, tile, from, n, ahead);
-}
-
-static void matmul_q2_k(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q2_K, unpack_q2_k);
-}
+CHEAP(PACKED)
+COSTLY(PACKED)
+COSTLY(PLAIN)
+CHEAP(CHEAP_ENTRY)
+COSTLY(COSTLY_ENTRY)
 
 tg_matmul_fn *const tg_avx512_matmul[TG_LAYOUT_COUNT] = {
-    [TG_LAYOUT_F32] = tg_avx512_matmul_f32,   [TG_LAYOUT_F16] = tg_avx512_matmul_f16,
-    [TG_LAYOUT_BF16] = tg_avx512_matmul_bf16, [TG_LAYOUT_Q4_0] = matmul_q4_0,
-    [TG_LAYOUT_Q4_1] = matmul_q4_1,           [TG_LAYOUT_Q5_0] = matmul_q5_0,
-    [TG_LAYOUT_Q5_1] = matmul_q5_1,           [TG_LAYOUT_Q8_0] = matmul_q8_0,
-    [TG_LAYOUT_Q8_F] = matmul_q8_f,           [TG_LAYOUT_Q4_K] = matmul_q4_k,
-    [TG_LAYOUT_Q5_K] = matmul_q5_k,           [TG_LAYOUT_Q6_K] = matmul_q6_k,
-    [TG_LAYOUT_Q2_K] = matmul_q2_k,
+    [TG_LAYOUT_F32] = tg_avx512_matmul_f32,
+    [TG_LAYOUT_F16] = tg_avx512_matmul_f16,
+    [TG_LAYOUT_BF16] = tg_avx512_matmul_bf16,
+    CHEAP(POINTER) COSTLY(POINTER) /* keeps a row a line */
 };

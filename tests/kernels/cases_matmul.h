@@ -312,7 +312,7 @@ static void check_matmul_of(check *c, tg_layout l)
     for (int32_t n = 1; n <= 129; n++)
         check_matmul_shape(c, l, (shape){17, n, 1 + next_below(c, 14)});
     for (int i = 0; i < 4; i++) { /* with other planes, bias and hostility each time */
-        check_matmul_shape(c, l, (shape){33, 2304, 13}); /* more than one K slab */
+        check_matmul_shape(c, l, (shape){33, 2304, 13});
         check_matmul_shape(c, l, (shape){48, 2100, 3});
         check_matmul_shape(c, l, (shape){32, 576, 67}); /* more than one token block */
         check_matmul_shape(c, l, (shape){16, 256, 150});
@@ -320,6 +320,7 @@ static void check_matmul_of(check *c, tg_layout l)
     /* Rows so long that the scratch holds what few tokens bring, or no token's. */
     check_matmul_shape(c, l, (shape){16, 20000, 15});
     check_matmul_shape(c, l, (shape){16, 48000, 7});
+    check_matmul_shape(c, l, (shape){16, 29200, 17}); /* nor a tile unpacked */
 }
 
 /* ref against the plain numbers in double. */
