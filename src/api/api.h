@@ -44,4 +44,11 @@ TG_MUST_USE tg_status tg_export_job_init(tg_export_job *job, const char *source,
                                          tg_buf *dump, tg_err *e);
 void tg_export_job_deinit(tg_export_job *job);
 
+/* Changes whenever the same checkpoint may be given other groups in two planes. */
+enum { TG_PROBE_VERSION = 1 };
+
+/* Runs the compiled model over a fixed text, from its packed weights, and writes into its program
+ * which groups of activations take two planes. Nothing where all do or nothing is quantized. */
+TG_MUST_USE tg_status tg_export_probe(tg_export_job *job, const void *weights, tg_err *e);
+
 #endif

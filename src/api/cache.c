@@ -39,8 +39,9 @@ static json_t *describe_key(const tg_checkpoint *c, const tg_export_config *conf
                                                (json_int_t)f->n_bytes, "mtime_ns",
                                                (json_int_t)f->mtime_ns));
     }
-    return json_pack("{s:s, s:i, s:o, s:o}", "compiler", TG_VERSION, "format", TG_ARTIFACT_VERSION,
-                     "config", tg_export_config_print(config), "files", files);
+    return json_pack("{s:s, s:i, s:i, s:o, s:o}", "compiler", TG_VERSION, "format",
+                     TG_ARTIFACT_VERSION, "probe", TG_PROBE_VERSION, "config",
+                     tg_export_config_print(config), "files", files);
 }
 
 /* "SmolLM2-135M.Q4_1" of the source's name, safe in a file name and not too long. */

@@ -94,7 +94,7 @@ tg_status tg_export_preview(char **out, const char *source, const char *pass,
     return s;
 }
 
-/* ---- writing */
+/* ---- writing. The program comes after the weights, for it says what running them has shown. */
 
 static tg_status check_disk(const tg_export_job *job, const char *dir, tg_err *e)
 {
@@ -160,13 +160,23 @@ static tg_status write_weights(tg_artifact_writer *w, const tg_export_job *job,
     return tg_artifact_writer_end(w, e);
 }
 
-static tg_status write_artifact(tg_artifact_writer *w, const tg_export_job *job,
+static tg_status probe(tg_artifact_writer *w, tg_export_job *job, tg_err *e)
+{
+    tg_map weights;
+    TG_TRY(tg_artifact_writer_map(w, "weights.0.bin", &weights, e));
+    tg_status s = tg_export_probe(job, weights.data, e);
+    tg_map_close(&weights);
+    return s;
+}
+
+static tg_status write_artifact(tg_artifact_writer *w, tg_export_job *job,
                                 const tg_export_options *o, tg_err *e)
 {
     TG_TRY(write_papers(w, &job->papers, e));
-    TG_TRY(write_program(w, job, e));
     tg_content_hash hash;
     TG_TRY(write_weights(w, job, o, &hash, e));
+    TG_TRY(probe(w, job, e));
+    TG_TRY(write_program(w, job, e));
     json_t *json = describe(job, &hash);
     if (!json) return tg_fail_nomem(e, sizeof json, "artifact.json");
     tg_status s = tg_artifact_writer_commit(w, json, e);

@@ -63,9 +63,10 @@ static tg_status find_pass(const char *name, int *out, tg_err *e)
                    name, passes[0], passes[1], passes[2], passes[3]);
 }
 
-static int32_t choose_all(void *context, const tg_weight_entry *w, int32_t *out)
+static int32_t choose_all(void *context, const tg_weight_entry *w, int32_t index, int32_t *out)
 {
     (void)context;
+    (void)index;
     int32_t n = (int32_t)tg_div_up(w->cols, TG_GROUP_COLS);
     for (int32_t g = 0; g < n; g++)
         out[g] = g;

@@ -37,7 +37,7 @@ static tg_status widen_entry(widener *w, tg_weight_entry *x, tg_choose_wide_fn *
 {
     x->first_wide = x->n_wide = 0;
     if (x->is_plain || !tg_layout_rows[x->layout].is_quantized) return TG_OK;
-    int32_t n = choose(context, x, w->list);
+    int32_t n = choose(context, x, w->n_weights, w->list);
     if (n > INT16_MAX)
         return tg_fail(e, TG_E_UNSUPPORTED,
                        "weight '%s' has %" PRId64 " columns; two planes are possible for %d of "

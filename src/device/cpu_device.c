@@ -49,6 +49,8 @@ struct tg_device {
     tg_step_private *privates; /* [n_threads] */
     tg_step step;              /* the running or last one */
     tg_profile *profile;       /* NULL: nobody asked */
+    tg_cpu_observe_fn *observe;
+    void *observe_context;
 };
 
 static void free_piece(piece *p)
@@ -355,6 +357,8 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .out = args[TG_ARG_OUT]->memory,
         .privates = d->privates,
         .profile = d->profile,
+        .observe = d->observe,
+        .observe_context = d->observe_context,
     };
     s->shared = (tg_step_shared){
         .arena = d->pieces[PIECE_ARENA].memory,
@@ -422,4 +426,10 @@ tg_cpu_rates tg_cpu_device_measure_rates(tg_device *d, const void *memory, size_
     tg_cpu_rates r;
     tg_rates_measure(&r, d->team, &d->kernels, memory, n_bytes);
     return r;
+}
+
+void tg_cpu_device_observe(tg_device *d, tg_cpu_observe_fn *observe, void *context)
+{
+    d->observe = observe;
+    d->observe_context = context;
 }

@@ -50,4 +50,13 @@ typedef struct tg_cpu_rates {
  * is 64-byte aligned. Not while a step runs. */
 tg_cpu_rates tg_cpu_device_measure_rates(tg_device *d, const void *memory, size_t n_bytes);
 
+/* What a step made of the input of quantized matrices: scales[row * stride + group] of n_rows rows,
+ * a scale for every group of 32 columns. `w` is the first quantized matrix that reads it. Called on
+ * one thread, for the same inputs in the same order whatever the number of threads. */
+typedef void tg_cpu_observe_fn(void *context, const tg_weight_entry *w, const float *scales,
+                               int64_t stride, int32_t n_rows);
+
+/* Shows every such input to `observe` from the next step on; NULL ends it. */
+void tg_cpu_device_observe(tg_device *d, tg_cpu_observe_fn *observe, void *context);
+
 #endif

@@ -116,6 +116,9 @@ static input prepare(tg_step *s, int32_t id, norm n, const tg_step_weight *w, in
     }
     in.a8 = &mine->a8;
     if (!is_few) tg_team_barrier(s->team, thread);
+    if (s->observe && w && thread == 0)
+        s->observe(s->observe_context, w->entry, in.a8->scale, in.a8->padded / TG_GROUP_COLS,
+                   in.n_rows);
     return in;
 }
 

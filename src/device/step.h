@@ -6,6 +6,7 @@
 #ifndef TG_DEVICE_STEP_H
 #define TG_DEVICE_STEP_H
 
+#include "device/cpu_device.h"
 #include "device/team.h"
 #include "ir/io.h"
 #include "kernel/kernel.h"
@@ -58,6 +59,8 @@ typedef struct tg_step {
     tg_step_shared shared;
     tg_step_private *privates;  /* [n_threads] */
     struct tg_profile *profile; /* NULL: times are not taken */
+    tg_cpu_observe_fn *observe; /* NULL: nobody looks at inputs */
+    void *observe_context;
     /* Of the input image. */
     tg_step_counts counts;
     const int32_t *tokens, *positions, *token_rows, *row_tokens, *out_tokens;

@@ -488,6 +488,15 @@ tg_status tg_artifact_writer_add(tg_artifact_writer *w, const char *name, tg_str
     return tg_artifact_writer_end(w, e);
 }
 
+tg_status tg_artifact_writer_map(tg_artifact_writer *w, const char *name, tg_map *out, tg_err *e)
+{
+    int file = find_file(name);
+    TG_ASSERT(file >= 0 && w->written[file].is_written);
+    char *path = make_path(w, w->new_dir, name);
+    if (!path) return tg_fail_nomem(e, strlen(name), "a path");
+    return tg_map_open(out, path, e);
+}
+
 /* The caller's keys between "format" and "files", and the checksum of it all at the end. */
 static json_t *complete_json(const tg_artifact_writer *w, json_t *json)
 {

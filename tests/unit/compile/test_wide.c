@@ -8,9 +8,10 @@
 enum { N = 5 };
 
 /* Lists by role: q and k {1, 4}, gate {0}; of others nothing. */
-static int32_t choose(void *context, const tg_weight_entry *w, int32_t *out)
+static int32_t choose(void *context, const tg_weight_entry *w, int32_t index, int32_t *out)
 {
     int32_t *n_calls = context;
+    assert_true(index >= 0 && index < N);
     ++*n_calls;
     bool is_qk = w->role == TG_W_Q || w->role == TG_W_K;
     out[0] = is_qk ? 1 : 0;
@@ -58,9 +59,10 @@ static void equal_lists_are_stored_once_and_floats_have_none(void **state)
     tg_arena_deinit(&c.arena);
 }
 
-static int32_t choose_all(void *context, const tg_weight_entry *w, int32_t *out)
+static int32_t choose_all(void *context, const tg_weight_entry *w, int32_t index, int32_t *out)
 {
     (void)context;
+    (void)index;
     int32_t n = (int32_t)tg_div_up(w->cols, 32);
     for (int32_t g = 0; g < n; g++)
         out[g] = g;
