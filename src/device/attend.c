@@ -202,6 +202,7 @@ static void attend_row_items(tg_step *s, const tg_instr *x, int32_t layer, int32
         for (int32_t j = 0; j < n_tokens; j += fit) {
             query_set z;
             make_set(&z, s, x, t + j, TG_MIN(fit, n_tokens - j), set);
+            tg_step_ahead(s, thread);
             attend_block(&z, s, x, layer, block, thread, s->privates[thread].block);
             keep_partials(&z, s, x, block, s->privates[thread].block);
         }
@@ -217,6 +218,7 @@ static void merge_partials(tg_step *s, const tg_instr *x, int32_t thread)
     for (int64_t i = begin; i < end; i++) {
         int32_t t = (int32_t)(i / a->n_heads), h = (int32_t)(i % a->n_heads);
         int32_t block = first_visible(a, s->positions[t]) / TG_PAGE_TOKENS;
+        tg_step_ahead(s, thread);
         float *O = s->privates[thread].running, M = -INFINITY, L = 0;
         for (; block <= s->positions[t] / TG_PAGE_TOKENS; block++) {
             const float *p = partial_of(s, x, t, h, block);

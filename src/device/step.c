@@ -62,6 +62,40 @@ static const float *get_vector(const tg_step *s, const tg_instr *x, int32_t slot
     return (const float *)(const void *)get_weight(s, role, layer)->data;
 }
 
+/* ---- weights ahead */
+
+/* Bytes that are asked for at once: more than the lines a processor may have on their way would
+ * only make it wait (16 kB and 32 kB at a time are no faster than nothing, Zen 4). */
+enum { AHEAD_BYTES = 2048 };
+
+void tg_step_ahead(const tg_step *s, int32_t thread)
+{
+    tg_step_private *mine = &s->privates[thread];
+    size_t n = TG_MIN(mine->ahead_bytes, (size_t)AHEAD_BYTES);
+    for (size_t i = 0; i < n; i += 64)
+        __builtin_prefetch(mine->ahead + i, 0, 2); /* to the second-level cache */
+    if (n) mine->ahead += n;
+    mine->ahead_bytes -= n;
+}
+
+/* After a QKV: the thread's next weights are its tiles of the matrix behind attention. */
+static void aim_ahead(const tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    tg_step_private *mine = &s->privates[thread];
+    mine->ahead_bytes = 0;
+    const tg_instr *end = s->plan->instrs + s->plan->n_instrs;
+    for (x++; x < end; x++) {
+        if (x->op == TG_OP_ATTENTION) continue;
+        if (x->op != TG_OP_MATMUL && x->op != TG_OP_MATMUL_ADD) return;
+        const tg_step_weight *w = get_weight(s, x->weights[TG_SLOT_W], layer);
+        int64_t begin, end_tile;
+        tg_step_share(s, thread, tg_div_up(w->entry->rows, TG_TILE_ROWS), &begin, &end_tile);
+        mine->ahead = w->data + begin * w->entry->tile_stride;
+        mine->ahead_bytes = (size_t)((end_tile - begin) * w->entry->tile_stride);
+        return;
+    }
+}
+
 /* ---- inputs of matrices */
 
 /* A matrix's input in the two forms that layouts want. */
@@ -101,7 +135,8 @@ static input prepare(tg_step *s, int32_t id, norm n, const tg_step_weight *w, in
     in.x = tg_step_value(s, id, &in.stride);
     if (!n.w && !w) return in;
 
-    bool is_few = in.n_rows <= TG_STEP_FEW_TOKENS;
+    bool is_few =
+        in.n_rows < TG_STEP_SHARED_ROWS || (s->n_threads == 1 && in.n_rows <= TG_STEP_FEW_TOKENS);
     float *normed = is_few ? mine->normed : s->shared.normed;
     /* The memory serves inputs of every width: each thread lays it out for this one, all alike. */
     tg_a8_place(&mine->a8, is_few ? mine->a8_memory : s->shared.a8_memory, TG_MAX(in.n_rows, 1),
@@ -376,6 +411,7 @@ static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     p[0].n_rows = s->plan->values[x->out].width;
     p[0].y = tg_step_value(s, x->out, &p[0].y_stride);
     multiply_qkv(s, &in, p, layer, thread);
+    aim_ahead(s, x, layer, thread);
     tg_team_barrier(s->team, thread); /* tiles do not end where heads do */
 
     const float *q_norm = get_vector(s, x, TG_SLOT_QKV_Q_NORM, layer);
@@ -384,6 +420,7 @@ static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     int64_t begin, end;
     tg_step_share(s, thread, (int64_t)in.n_rows * n_heads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
+        tg_step_ahead(s, thread);
         int32_t t = (int32_t)(i / n_heads), h = (int32_t)(i % n_heads);
         const float *rope = rope_row(s, x, TG_SLOT_QKV_ROPE, s->positions[t]);
         if (h < a->n_heads) {

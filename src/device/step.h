@@ -15,8 +15,13 @@
  * into memory of its own: 0.1-0.6 us a row, cheaper than sharing the work and meeting once more. */
 enum { TG_STEP_FEW_TOKENS = 8 };
 
+/* Threads share the rows of an input from this many on: then a meeting is cheaper. */
+enum { TG_STEP_SHARED_ROWS = 4 };
+
 /* Memory that belongs to one thread. */
 typedef struct tg_step_private {
+    const uint8_t *ahead; /* of its next weights, what is not yet asked for */
+    size_t ahead_bytes;
     void *matmul, *attend, *sample; /* scratch of those kernels */
     void *a8_memory;                /* TG_STEP_FEW_TOKENS rows of the widest input, quantized */
     tg_a8 a8;                       /* of the running instruction, in private or shared memory */
@@ -78,6 +83,9 @@ tg_step_fn tg_step_attention;
 /* The share [*begin, *end) of n units that a thread owns: contiguous, and the same in every
  * step. */
 void tg_step_share(const tg_step *s, int32_t thread, int64_t n, int64_t *begin, int64_t *end);
+/* Asks for a little more of the thread's next weights, so that memory works on while glue and
+ * attention compute. */
+void tg_step_ahead(const tg_step *s, int32_t thread);
 /* Rows that a value has in this step: true tokens, or wanted rows. */
 int32_t tg_step_n_rows(const tg_step *s, int32_t value);
 /* Row 0 of a value, and the distance between rows in floats. */
