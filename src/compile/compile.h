@@ -23,8 +23,8 @@ typedef enum tg_weights_mode {
     TG_WEIGHTS_BF16,
     TG_WEIGHTS_F16,
     TG_WEIGHTS_Q8_0,
-    TG_WEIGHTS_Q4_0,
-    TG_WEIGHTS_Q4_1, /* this and q5_1: scale and minimum of least squared error */
+    TG_WEIGHTS_Q4_0, /* this, q4_1 and q5_1: scale and minimum of least squared error */
+    TG_WEIGHTS_Q4_1,
     TG_WEIGHTS_Q5_1
 } tg_weights_mode;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * quantize.c - the search for a block's scale and minimum.
+ * quantize.c - the search for a block's scale, and its minimum where it has one.
  *
  * Given the codes, the best scale and minimum are a line through 32 points; given those, the best
  * codes are roundings. The two are alternated from a number of starts, because what they reach is
@@ -164,6 +164,77 @@ bool tg_quantize_affine(uint8_t q[32], uint16_t *d, uint16_t *m, const float *x,
     *d = d_better;
     *m = m_better;
     for (int i = 0; i < n; i++)
+        q[i] = better[i];
+    return true;
+}
+
+/* ---- without a minimum */
+
+/* Codes for the scale d as f16 holds it; returns the squared error. */
+static double code_q4_0(uint8_t q[BLOCK], float d, const float *x)
+{
+    double err = 0;
+    for (int i = 0; i < BLOCK; i++) {
+        q[i] = d != 0 ? (uint8_t)round_code(x[i] / d + 8, 15) : 8;
+        double miss = (double)d * (q[i] - 8) - (double)x[i];
+        err += miss * miss;
+    }
+    return err;
+}
+
+/* The least squares scale for the codes that the scale d gives y; *gain is by how much its error
+ * is below that of a scale of 0. */
+static float fit_q4_0(const float *y, float d, float *gain)
+{
+    float s_qq[LANES] = {0}, s_yq[LANES] = {0};
+    float inv = 1 / d;
+    for (int i = 0; i < BLOCK; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float q = round_code(y[i + j] * inv + 8, 15) - 8;
+            s_qq[j] += q * q;
+            s_yq[j] += q * y[i + j];
+        }
+    float qq = add_lanes(s_qq), yq = add_lanes(s_yq);
+    *gain = qq > 0 ? yq * yq / qq : 0;
+    return qq > 0 ? yq / qq : d;
+}
+
+/* The largest magnitude, 1 in y, is put at 6.4 to 9.2 steps, with either sign: there are eight
+ * steps on one side of zero and seven on the other, and the largest may be cut off. */
+static float search_q4_0(const float *y)
+{
+    float best = 0, most = -1, gain;
+    for (int k = 0; k < 16; k++) {
+        float start = (k & 1 ? 1 : -1) / (6.4f + 0.4f * (float)(k / 2));
+        float d = fit_q4_0(y, fit_q4_0(y, start, &gain), &gain);
+        if (gain <= most) continue;
+        most = gain;
+        best = d;
+    }
+    return best;
+}
+
+bool tg_quantize_q4_0(uint8_t q[32], uint16_t *d, const float *x)
+{
+    float y[BLOCK], amax = 0, max = 0; /* max: the first of the largest magnitude, with its sign */
+    for (int i = 0; i < BLOCK; i++) {
+        if (!isfinite(x[i])) return false;
+        if (fabsf(x[i]) <= amax) continue;
+        amax = fabsf(x[i]);
+        max = x[i];
+    }
+    *d = tg_f32_to_f16(max / -8); /* ggml's scale: what the search has to beat */
+    if (!is_held(*d)) return false;
+    if ((*d & 0x7fff) == 0) *d = 0; /* of the two zeros one */
+    double err = code_q4_0(q, tg_f16_to_f32(*d), x);
+    if (amax < 0x1p-100f || err == 0) return true; /* a scale of 0; or nothing to gain */
+    for (int i = 0; i < BLOCK; i++)
+        y[i] = x[i] / amax;
+    uint8_t better[BLOCK];
+    uint16_t d_better = tg_f32_to_f16(search_q4_0(y) * amax);
+    if (!is_held(d_better) || !(code_q4_0(better, tg_f16_to_f32(d_better), x) < err)) return true;
+    *d = d_better;
+    for (int i = 0; i < BLOCK; i++)
         q[i] = better[i];
     return true;
 }

@@ -12,9 +12,9 @@
  *   iq4_xs  r16_q8_f   the scale d (s - 32) has 17 bits: exact in float32, not in f16
  *   mxfp4   r16_q8_f   a power of two that f16 cannot hold, and int8 levels
  *
- * Floats go into float layouts by rounding to nearest even, and into q8_0 and q4_0 in the
- * arithmetic of ggml's reference quantization, so that a file quantized there and a model quantized
- * here are the same model; into q4_1 and q5_1 with the least error that quantize.c finds. */
+ * Floats go into float layouts by rounding to nearest even, into q8_0 in the arithmetic of ggml's
+ * reference quantization, so that a file quantized there and a model quantized here are the same
+ * model, and into q4_0, q4_1 and q5_1 with the least error that quantize.c finds. */
 #include "compile/compile.h"
 #include "compile/quantize.h"
 
@@ -518,9 +518,8 @@ static tg_status pack_float_row(tg_layout l, const tg_tensor *t, const uint8_t *
     return TG_OK;
 }
 
-/* ---- quantizing floats: ggml's quantize_row_q8_0_ref and quantize_row_q4_0_ref in float32. Where
- * their 1 / d overflows (d below 2^-128) the f16 scale is 0 anyway, and the codes are those of
- * zero. */
+/* ---- quantizing floats: ggml's quantize_row_q8_0_ref in float32. Where its 1 / d overflows (d
+ * below 2^-128) the f16 scale is 0 anyway, and the codes are those of zero. */
 
 static bool quantize_q8_0(uint8_t *q, uint16_t *d16, const float *x)
 {
@@ -537,32 +536,12 @@ static bool quantize_q8_0(uint8_t *q, uint16_t *d16, const float *x)
     return *d16 != 0x7c00;
 }
 
-static bool quantize_q4_0(uint8_t *q, uint16_t *d16, const float *x)
-{
-    float amax = 0, max = 0; /* max: the first value of the largest magnitude, with its sign */
-    for (int j = 0; j < 32; j++) {
-        if (!isfinite(x[j])) return false;
-        if (fabsf(x[j]) > amax) {
-            amax = fabsf(x[j]);
-            max = x[j];
-        }
-    }
-    float d = max / -8, inv = amax > 0 && d != 0 ? 1.0f / d : 0;
-    if (isinf(inv)) inv = 0;
-    *d16 = tg_f32_to_f16(d);
-    for (int j = 0; j < 32; j++) {
-        int code = (int)(x[j] * inv + 8.5f);
-        q[j] = (uint8_t)(code > 15 ? 15 : code);
-    }
-    return (*d16 & 0x7fff) != 0x7c00;
-}
-
 /* Group g of the piece from its 32 numbers, of which the row has n; the others are 0. */
 static bool quantize_group(piece *p, tg_layout l, size_t g, const float *x, int n)
 {
     uint8_t *q = p->q + 32 * g;
     if (l == TG_LAYOUT_Q8_0) return quantize_q8_0(q, &p->d[g], x);
-    if (l == TG_LAYOUT_Q4_0) return quantize_q4_0(q, &p->d[g], x);
+    if (l == TG_LAYOUT_Q4_0) return tg_quantize_q4_0(q, &p->d[g], x);
     return tg_quantize_affine(q, &p->d[g], &p->m[g], x, n, l == TG_LAYOUT_Q4_1 ? 15 : 31);
 }
 

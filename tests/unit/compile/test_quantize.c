@@ -168,6 +168,84 @@ static void the_error_is_never_that_of_the_range_or_more(void **state)
     }
 }
 
+/* ---- q4_0 */
+
+static double error_with_scale(double d, const float *x)
+{
+    double sum = 0;
+    for (int i = 0; i < 32; i++) {
+        double q = d != 0 ? fmin(fmax(floor(x[i] / d + 0.5), -8), 7) : 0;
+        sum += (d * q - x[i]) * (d * q - x[i]);
+    }
+    return sum;
+}
+
+/* Scales of either sign that put the largest magnitude at 5.5 to 10.5 steps. */
+static double search_scales_densely(const float *x)
+{
+    double lo, hi, best = INFINITY;
+    find_range(x, 32, &lo, &hi);
+    double amax = fmax(-lo, hi);
+    for (int k = 0; k < 1000; k++)
+        for (int sign = -1; sign <= 1; sign += 2)
+            best = fmin(best, error_with_scale(sign * amax / (5.5 + 0.005 * k), x));
+    return best;
+}
+
+static void without_a_minimum_the_error_is_near_the_least_too(void **state)
+{
+    (void)state;
+    uint64_t seed = tg_test_seed();
+    double sum = 0, sum_least = 0, sum_plain = 0;
+    for (int block = 0; block < 400; block++) {
+        float x[32];
+        float scale = block % 3 ? 0.05f : 20;
+        for (int i = 0; i < 32; i++)
+            x[i] = scale * gaussian(&seed) * (i == 5 && block % 4 == 0 ? 5 : 1);
+        quantized b;
+        if (!tg_quantize_q4_0(b.q, &b.d, x)) fail_msg("block %d is refused", block);
+        double is = 0, most = 0, max = 0;
+        for (int i = 0; i < 32; i++) {
+            double miss = (double)tg_f16_to_f32(b.d) * (b.q[i] - 8) - x[i];
+            assert_true(b.q[i] <= 15);
+            is += miss * miss;
+            if (fabsf(x[i]) > fabs(max)) max = x[i];
+        }
+        most = error_with_scale(tg_f16_to_f32(tg_f32_to_f16((float)max / -8)), x);
+        if (!(is <= most)) fail_msg("block %d: %g, by the largest number %g", block, is, most);
+        sum += is / (scale * scale);
+        sum_plain += most / (scale * scale);
+        sum_least += search_scales_densely(x) / (scale * scale);
+    }
+    print_message("%.4f of the least, %.4f of the plain\n", sum / sum_least, sum / sum_plain);
+    assert_true(sum <= 1.01 * sum_least && sum < 0.95 * sum_plain);
+}
+
+/* 7 and -7 with 0 and 1 between: a scale of 1 or -1 has codes for all of them, where -7 / -8 has
+ * not. */
+static void a_scale_that_fits_is_found_whatever_its_sign(void **state)
+{
+    (void)state;
+    static const float numbers[8] = {7, -7, 0, 1, -2, 3, 5, -4};
+    for (int sign = -1; sign <= 1; sign += 2) {
+        float x[32];
+        for (int i = 0; i < 32; i++)
+            x[i] = numbers[i % 8] * (float)sign;
+        quantized b;
+        assert_true(tg_quantize_q4_0(b.q, &b.d, x));
+        assert_int_equal(b.d & 0x7fff, 0x3c00);
+        assert_true(error_with_scale(tg_f16_to_f32(b.d), x) == 0);
+        for (int i = 0; i < 32; i++)
+            assert_true(tg_f16_to_f32(b.d) * (float)(b.q[i] - 8) == x[i]);
+    }
+    float zeros[32] = {0}, tiny[32] = {[3] = 1e-42f}, bad[32] = {[9] = NAN}, big[32] = {[9] = 1e6f};
+    quantized b;
+    assert_true(tg_quantize_q4_0(b.q, &b.d, zeros) && b.d == 0 && b.q[0] == 8);
+    assert_true(tg_quantize_q4_0(b.q, &b.d, tiny) && (b.d & 0x7fff) == 0 && b.q[3] == 8);
+    assert_false(tg_quantize_q4_0(b.q, &b.d, bad));
+    assert_false(tg_quantize_q4_0(b.q, &b.d, big));
+}
+
 static void equal_numbers_have_no_scale_and_zeros_stay(void **state)
 {
     (void)state;
@@ -219,6 +297,8 @@ int main(void)
         cmocka_unit_test(the_optimum_of_four_numbers_is_the_one_found_by_hand),
         cmocka_unit_test(the_error_is_near_the_least_there_is),
         cmocka_unit_test(the_error_is_never_that_of_the_range_or_more),
+        cmocka_unit_test(without_a_minimum_the_error_is_near_the_least_too),
+        cmocka_unit_test(a_scale_that_fits_is_found_whatever_its_sign),
         cmocka_unit_test(equal_numbers_have_no_scale_and_zeros_stay),
         cmocka_unit_test(what_lies_beyond_the_end_does_not_matter),
         cmocka_unit_test(what_f16_cannot_hold_is_refused),
