@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "device/many.h"
 #include "device/profile.h"
 #include "device/rates.h"
 #include "device/step.h"
@@ -26,6 +27,8 @@ struct tg_exe {
     int16_t *maps;           /* of the weights' wide groups, equal ones once */
     bool owns_weights;
     tg_io io;
+    tg_many many;
+    void *many_memory; /* its arrays; NULL: the plan does not run in blocks */
 };
 
 /* A reserved piece of the device's own memory. */
@@ -129,6 +132,7 @@ static void free_exe(tg_exe *x)
         tg_mem_free(x->weights);
         tg_mem_free(x->maps);
     }
+    tg_mem_free(x->many_memory);
     tg_mem_free(x);
 }
 
@@ -166,7 +170,7 @@ static size_t carve(size_t *at, size_t n)
 static size_t place_privates(tg_device *d, char *memory)
 {
     const tg_step_sizes *z = &d->sizes;
-    size_t few = TG_STEP_FEW_TOKENS, at = 0;
+    size_t few = TG_STEP_FEW_TOKENS, many = TG_MANY_BLOCK_TOKENS, at = 0;
     size_t block = (size_t)TG_ATTEND_MAX_QUERIES * (size_t)z->head_dim * sizeof(float);
     for (int32_t i = 0; i < tg_team_n_threads(d->team); i++) {
         size_t matmul = carve(&at, TG_MATMUL_SCRATCH_BYTES);
@@ -175,6 +179,11 @@ static size_t place_privates(tg_device *d, char *memory)
         size_t a8 = carve(&at, tg_a8_bytes((int64_t)few, z->cols, z->n_wide));
         size_t normed = carve(&at, few * (size_t)z->cols * sizeof(float));
         size_t one = carve(&at, block), running = carve(&at, block);
+        size_t values = carve(&at, (size_t)z->block_bytes);
+        size_t many_a8 = carve(&at, tg_a8_bytes(TG_MANY_BLOCK_TOKENS, z->cols, z->n_wide));
+        size_t many_normed = carve(&at, many * (size_t)z->cols * sizeof(float));
+        size_t many_pair = carve(&at, many * (size_t)z->pair_row_floats * sizeof(float));
+        size_t row_tokens = carve(&at, ((size_t)z->rows + 1) * sizeof(int32_t));
         if (!memory) continue;
         d->privates[i] = (tg_step_private){
             .matmul = memory + matmul,
@@ -184,6 +193,11 @@ static size_t place_privates(tg_device *d, char *memory)
             .normed = (float *)(void *)(memory + normed),
             .block = (float *)(void *)(memory + one),
             .running = (float *)(void *)(memory + running),
+            .many = {.values = memory + values,
+                     .a8_memory = memory + many_a8,
+                     .normed = (float *)(void *)(memory + many_normed),
+                     .pair = (float *)(void *)(memory + many_pair),
+                     .row_tokens = (int32_t *)(void *)(memory + row_tokens)},
         };
     }
     return at;
@@ -264,6 +278,25 @@ static tg_status resolve_weights(tg_exe *x, const void *weights, tg_err *e)
     return make_maps(x, e);
 }
 
+/* How the plan runs in blocks of tokens, if it has enough of them. */
+static tg_status find_blocks(tg_exe *x, tg_err *e)
+{
+    tg_device *d = x->device;
+    if (x->plan->bucket.tokens <= TG_STEP_FEW_TOKENS) return TG_OK;
+    size_t bytes = tg_many_bytes(x->plan);
+    x->many_memory = tg_mem_new(bytes);
+    if (!x->many_memory) return tg_fail_nomem(e, bytes, "a loaded plan");
+    if (tg_many_find(&x->many, x->plan, x->many_memory)) {
+        d->sizes.block_bytes = TG_MAX(d->sizes.block_bytes, x->many.block_bytes);
+        return TG_OK;
+    }
+    tg_log_note("dispatch", "the %s plan of %d tokens runs one instruction at a time",
+                tg_kind_name((tg_kind)x->plan->kind), x->plan->bucket.tokens);
+    tg_mem_free(x->many_memory);
+    x->many_memory = NULL;
+    return TG_OK;
+}
+
 static tg_status cpu_load(tg_exe **out, tg_device *d, const tg_program *p, const tg_plan *plan,
                           const void *weights, tg_err *e)
 {
@@ -275,7 +308,8 @@ static tg_status cpu_load(tg_exe **out, tg_device *d, const tg_program *p, const
     x->plan = plan;
     tg_io_find(&x->io, p, plan);
     tg_step_measure(&d->sizes, p, plan);
-    tg_status s = grow_memory(d, e);
+    tg_status s = find_blocks(x, e);
+    if (s == TG_OK) s = grow_memory(d, e);
     if (s == TG_OK) s = resolve_weights(x, weights, e);
     if (s != TG_OK) {
         free_exe(x);
@@ -359,6 +393,7 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .profile = d->profile,
         .observe = d->observe,
         .observe_context = d->observe_context,
+        .many = x->many_memory ? &x->many : NULL,
     };
     s->shared = (tg_step_shared){
         .arena = d->pieces[PIECE_ARENA].memory,

@@ -77,20 +77,36 @@ static void add_attention(cost *c, const tg_step *s, const tg_instr *x, int32_t 
     }
 }
 
-void tg_profile_add(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer)
+static cost *find_cost(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer)
 {
-    int64_t now = tg_time_ns();
     int32_t first_role = x->weights[0];
     bool has_matrix = find_matrix(s, x, 0, layer) != NULL;
-    cost *c = &p->costs[s->plan->kind][x->op][has_matrix ? first_role : NO_ROLE];
+    return &p->costs[s->plan->kind][x->op][has_matrix ? first_role : NO_ROLE];
+}
+
+void tg_profile_add_time(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer)
+{
+    int64_t now = tg_time_ns();
+    find_cost(p, s, x, layer)->ns += now - p->mark_ns;
+    p->mark_ns = tg_time_ns(); /* the counting is nobody's */
+}
+
+void tg_profile_add_work(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer)
+{
+    cost *c = find_cost(p, s, x, layer);
     c->n_calls++;
-    c->ns += now - p->mark_ns;
     for (int32_t slot = 0; slot < tg_op_get((tg_op)x->op)->n_slots; slot++) {
         const tg_weight_entry *w = find_matrix(s, x, slot, layer);
         if (w) add_matrix(c, s, x, w);
     }
     if (x->op == TG_OP_ATTENTION) add_attention(c, s, x, layer);
-    p->mark_ns = tg_time_ns(); /* the counting is nobody's */
+}
+
+void tg_profile_add(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer)
+{
+    tg_profile_add_time(p, s, x, layer);
+    tg_profile_add_work(p, s, x, layer);
+    p->mark_ns = tg_time_ns();
 }
 
 int32_t tg_profile_read(const tg_profile *p, tg_cpu_cost *rows, int32_t n_max)

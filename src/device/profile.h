@@ -22,6 +22,11 @@ void tg_profile_free(tg_profile *p); /* accepts NULL */
 void tg_profile_begin(tg_profile *p, const tg_step *s);
 void tg_profile_add(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer);
 
+/* The same in two: the time of thread 0's own blocks of tokens, one after the other, and the work
+ * of all threads, once an instruction. */
+void tg_profile_add_time(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer);
+void tg_profile_add_work(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer);
+
 /* Rows with calls, by kind, op and role. Returns how many there are; writes at most n_max. */
 int32_t tg_profile_read(const tg_profile *p, tg_cpu_cost *rows, int32_t n_max);
 

@@ -3,6 +3,7 @@
 #include "device/step.h"
 
 #include "base/mem.h"
+#include "device/many.h"
 #include "device/profile.h"
 
 #include <string.h>
@@ -27,7 +28,10 @@ float *tg_step_value(const tg_step *s, int32_t value, int64_t *stride)
         return (float *)(void *)(s->out + s->io.logits);
     }
     TG_ASSERT(v->offset >= 0);
-    return (float *)(void *)(s->shared.arena + v->offset);
+    if (!s->is_block) return (float *)(void *)(s->shared.arena + v->offset);
+    int64_t local = s->many->offsets[value];
+    if (local != TG_NONE) return (float *)(void *)(s->privates->many.values + local);
+    return (float *)(void *)(s->shared.arena + v->offset) + s->first_token * *stride;
 }
 
 int32_t tg_step_page_id(const tg_step *s, int32_t group, int32_t row, int32_t page)
@@ -96,6 +100,12 @@ static void aim_ahead(const tg_step *s, const tg_instr *x, int32_t layer, int32_
     }
 }
 
+/* All threads have come here before any goes on. A block has one. */
+static void meet(tg_step *s, int32_t thread)
+{
+    if (!s->is_block) tg_team_barrier(s->team, thread);
+}
+
 /* ---- inputs of matrices */
 
 /* A matrix's input in the two forms that layouts want. */
@@ -150,7 +160,7 @@ static input prepare(tg_step *s, int32_t id, norm n, const tg_step_weight *w, in
         in.stride = in.n_cols;
     }
     in.a8 = &mine->a8;
-    if (!is_few) tg_team_barrier(s->team, thread);
+    if (!is_few) meet(s, thread);
     if (s->observe && w && thread == 0)
         s->observe(s->observe_context, w->entry, in.a8->scale, in.a8->padded / TG_GROUP_COLS,
                    in.n_rows);
@@ -168,6 +178,9 @@ static const tg_step_weight *find_quantized(const tg_step *s, const int32_t *rol
     return NULL;
 }
 
+/* Tiles of gate and of up that are multiplied before they are combined. */
+enum { GLU_TILES = 8 };
+
 /* y = W x for the tiles [begin, end) of a matrix. */
 typedef struct product {
     int32_t role;
@@ -175,6 +188,7 @@ typedef struct product {
     const float *bias;
     float *y;
     int64_t y_stride;
+    int64_t first_row; /* of W, that y begins with */
     bool is_add;
 } product;
 
@@ -201,7 +215,7 @@ static void multiply(tg_step *s, const input *in, const product *p, int32_t laye
         .x = in->x,
         .x_stride = in->stride,
         .bias = p->bias ? p->bias + first_row : NULL,
-        .y = p->y + first_row,
+        .y = p->y + (first_row - p->first_row),
         .y_stride = p->y_stride,
         .is_add = p->is_add,
         .prefetch_bytes = s->prefetch_bytes,
@@ -311,16 +325,38 @@ static void multiply_pairs(tg_step *s, const input *in, int32_t role, int32_t la
 }
 
 /* y [at, at + n_cols) of every row from the pairs of tiles. */
-static void combine_pairs(tg_step *s, const tg_instr *x, const product *y, int32_t n_rows,
-                          int64_t at, int64_t n_cols)
+static void combine_pairs(tg_step *s, int32_t act, const product *y, int32_t n_rows, int64_t at,
+                          int64_t n_cols)
 {
     int64_t stride = 2 * tg_div_up(y->n_rows, TG_TILE_ROWS) * TG_TILE_ROWS;
     for (int64_t t = 0; t < n_rows; t++)
         for (int64_t c = at; c < at + n_cols; c += TG_TILE_ROWS) {
             const float *pair = s->shared.pair + t * stride + 2 * c;
-            s->kernels->glu[x->attrs.act](y->y + t * y->y_stride + c, pair, pair + TG_TILE_ROWS,
-                                          (int32_t)TG_MIN(at + n_cols - c, TG_TILE_ROWS));
+            s->kernels->glu[act](y->y + t * y->y_stride + c, pair, pair + TG_TILE_ROWS,
+                                 (int32_t)TG_MIN(at + n_cols - c, TG_TILE_ROWS));
         }
+}
+
+/* Tiles [begin, end) of a gated product of many tokens, GLU_TILES at a time: their gates and ups
+ * are combined where they were made, in the second cache, and never reach memory. */
+static void run_glu_tiles(tg_step *s, const tg_instr *x, const input *in, product gu[2],
+                          int32_t layer, int32_t thread, int64_t begin, int64_t end)
+{
+    float *y = gu[0].y, *pair = s->shared.pair + 2 * begin * TG_TILE_ROWS * in->n_rows;
+    int64_t stride = gu[0].y_stride;
+    for (int64_t i = begin; i < end; i += GLU_TILES) {
+        int64_t next = TG_MIN(i + GLU_TILES, end), at = i * TG_TILE_ROWS;
+        int64_t n_cols = TG_MIN(next * TG_TILE_ROWS, gu[0].n_rows) - at;
+        for (int32_t k = 0; k < 2; k++) {
+            gu[k].first_row = at;
+            gu[k].y = pair + k * in->n_rows * n_cols;
+            gu[k].y_stride = n_cols;
+            multiply(s, in, &gu[k], layer, thread, i, next);
+        }
+        for (int64_t t = 0; t < in->n_rows; t++)
+            s->kernels->glu[x->attrs.act](y + t * stride + at, gu[0].y + t * n_cols,
+                                          gu[1].y + t * n_cols, (int32_t)n_cols);
+    }
 }
 
 static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
@@ -329,28 +365,33 @@ static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t
     norm n = {get_vector(s, x, TG_SLOT_GLU_NORM, layer), x->attrs.eps};
     input in = prepare(s, x->in[0], n, find_quantized(s, (int32_t[]){gate, up}, 2, layer), thread);
     int32_t width = s->plan->values[x->out].width;
-    product g = {
-        .role = gate, .n_rows = width, .bias = get_vector(s, x, TG_SLOT_GLU_GATE_BIAS, layer)};
-    product u = {.role = up, .n_rows = width, .bias = get_vector(s, x, TG_SLOT_GLU_UP_BIAS, layer)};
-    g.y = tg_step_value(s, x->out, &g.y_stride);
+    product gu[2] = {
+        {.role = gate, .n_rows = width, .bias = get_vector(s, x, TG_SLOT_GLU_GATE_BIAS, layer)},
+        {.role = up, .n_rows = width, .bias = get_vector(s, x, TG_SLOT_GLU_UP_BIAS, layer)}};
+    product *g = &gu[0], *u = &gu[1];
+    g->y = tg_step_value(s, x->out, &g->y_stride);
 
     /* A thread's rows of gate and up are the same: what it multiplies it also combines. */
     int64_t begin, end;
-    tg_step_share(s, thread, n_tiles_of(&g), &begin, &end);
-    int64_t at = begin * TG_TILE_ROWS, n_cols = TG_MIN(end * TG_TILE_ROWS, width) - at;
-    if (!g.bias && !u.bias &&
-        is_interleaved(get_weight(s, gate, layer), get_weight(s, up, layer))) {
-        multiply_pairs(s, &in, gate, layer, thread, begin, end, width);
-        combine_pairs(s, x, &g, in.n_rows, at, n_cols);
+    tg_step_share(s, thread, n_tiles_of(g), &begin, &end);
+    if (in.n_rows > TG_STEP_FEW_TOKENS) {
+        run_glu_tiles(s, x, &in, gu, layer, thread, begin, end);
         return;
     }
-    u.y = s->shared.pair;
-    u.y_stride = width;
-    multiply(s, &in, &g, layer, thread, begin, end);
-    multiply(s, &in, &u, layer, thread, begin, end);
+    int64_t at = begin * TG_TILE_ROWS, n_cols = TG_MIN(end * TG_TILE_ROWS, width) - at;
+    if (!g->bias && !u->bias &&
+        is_interleaved(get_weight(s, gate, layer), get_weight(s, up, layer))) {
+        multiply_pairs(s, &in, gate, layer, thread, begin, end, width);
+        combine_pairs(s, x->attrs.act, g, in.n_rows, at, n_cols);
+        return;
+    }
+    u->y = s->shared.pair;
+    u->y_stride = width;
+    multiply(s, &in, g, layer, thread, begin, end);
+    multiply(s, &in, u, layer, thread, begin, end);
     for (int64_t t = 0; t < in.n_rows && n_cols > 0; t++) {
-        float *y = g.y + t * g.y_stride + at;
-        s->kernels->glu[x->attrs.act](y, y, u.y + t * u.y_stride + at, (int32_t)n_cols);
+        float *y = g->y + t * g->y_stride + at;
+        s->kernels->glu[x->attrs.act](y, y, u->y + t * u->y_stride + at, (int32_t)n_cols);
     }
 }
 
@@ -412,7 +453,7 @@ static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     p[0].y = tg_step_value(s, x->out, &p[0].y_stride);
     multiply_qkv(s, &in, p, layer, thread);
     aim_ahead(s, x, layer, thread);
-    tg_team_barrier(s->team, thread); /* tiles do not end where heads do */
+    meet(s, thread); /* tiles do not end where heads do */
 
     const float *q_norm = get_vector(s, x, TG_SLOT_QKV_Q_NORM, layer);
     const float *k_norm = get_vector(s, x, TG_SLOT_QKV_K_NORM, layer);
@@ -553,6 +594,11 @@ static tg_step_fn *const handlers[TG_OP_COUNT] = {
     [TG_OP_NORM_ADD] = run_norm_add,
 };
 
+void tg_step_handle(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    handlers[x->op](s, x, layer, thread);
+}
+
 static void run_layer(tg_step *s, const tg_segment *g, int32_t layer, int32_t thread)
 {
     for (int32_t i = 0; i < g->n_instrs; i++) {
@@ -563,17 +609,25 @@ static void run_layer(tg_step *s, const tg_segment *g, int32_t layer, int32_t th
     }
 }
 
-void tg_step_run(tg_step *s, int32_t thread)
+static void run_plan(tg_step *s, int32_t thread)
 {
-    uint32_t fp = tg_fp_begin();
-    tg_mem_lock_begin();
-    if (s->profile && thread == 0) tg_profile_begin(s->profile, s);
     for (int32_t i = 0; i < s->plan->n_segments; i++) {
         const tg_segment *g = &s->plan->segments[i];
         if (g->n_layers == 0) run_layer(s, g, 0, thread);
         for (int32_t l = 0; l < g->n_layers; l++)
             run_layer(s, g, s->plan->layer_refs[g->first_layer + l], thread);
     }
+}
+
+void tg_step_run(tg_step *s, int32_t thread)
+{
+    uint32_t fp = tg_fp_begin();
+    tg_mem_lock_begin();
+    if (s->profile && thread == 0) tg_profile_begin(s->profile, s);
+    if (tg_many_is_worth(s))
+        tg_many_run(s, thread);
+    else
+        run_plan(s, thread);
     tg_mem_lock_end();
     tg_fp_restore(fp);
 }
@@ -582,6 +636,7 @@ void tg_step_measure(tg_step_sizes *z, const tg_program *p, const tg_plan *plan)
 {
     const tg_bucket *b = &plan->bucket;
     z->arena_bytes = TG_MAX(z->arena_bytes, plan->arena_bytes);
+    z->rows = TG_MAX(z->rows, b->rows);
     z->tokens = TG_MAX(z->tokens, TG_MAX(b->tokens, b->outs));
     z->n_vocab = TG_MAX(z->n_vocab, p->n_vocab);
     for (int32_t i = 0; i < p->n_weights; i++)
@@ -601,6 +656,7 @@ void tg_step_measure(tg_step_sizes *z, const tg_program *p, const tg_plan *plan)
             partial = (int64_t)TG_MIN(b->tokens, TG_STEP_FEW_TOKENS) * a->n_heads * b->pages *
                       (a->head_dim + 2);
         z->pair_floats = TG_MAX(z->pair_floats, pair);
+        z->pair_row_floats = TG_MAX(z->pair_row_floats, pair / b->tokens);
         z->partial_floats = TG_MAX(z->partial_floats, partial);
     }
 }

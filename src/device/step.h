@@ -28,6 +28,12 @@ typedef struct tg_step_private {
     float *normed;                  /* the same rows in float32 */
     float *block;                   /* attention: o of TG_ATTEND_MAX_QUERIES queries for a block */
     float *running;                 /* and merged over the blocks so far */
+    struct {                        /* a block of tokens (many.h) */
+        char *values;               /* those that no other block or stretch sees */
+        void *a8_memory;            /* as in tg_step_shared, for a block's rows */
+        float *normed, *pair;
+        int32_t *row_tokens; /* [rows + 1] */
+    } many;
 } tg_step_private;
 
 /* Memory that all threads share, for values no plan speaks of. Sized for the largest plan
@@ -66,6 +72,9 @@ typedef struct tg_step {
     struct tg_profile *profile; /* NULL: times are not taken */
     tg_cpu_observe_fn *observe; /* NULL: nobody looks at inputs */
     void *observe_context;
+    const struct tg_many *many; /* NULL: the plan does not run in blocks of tokens */
+    bool is_block;              /* this is one of them, its tokens those from first_token on */
+    int32_t first_token;
     /* Of the input image. */
     tg_step_counts counts;
     const int32_t *tokens, *positions, *token_rows, *row_tokens, *out_tokens;
@@ -79,6 +88,9 @@ void tg_step_run(tg_step *s, int32_t thread);
 typedef void tg_step_fn(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread);
 
 tg_step_fn tg_step_attention;
+
+/* One instruction; the caller's threads meet afterwards. */
+void tg_step_handle(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread);
 
 /* The share [*begin, *end) of n units that a thread owns: contiguous, and the same in every
  * step. */
@@ -98,6 +110,9 @@ int32_t tg_step_page_id(const tg_step *s, int32_t group, int32_t row, int32_t pa
  * more plan. */
 typedef struct tg_step_sizes {
     int64_t arena_bytes, tokens, cols, pair_floats, partial_floats;
+    int64_t rows;            /* of a step */
+    int64_t pair_row_floats; /* of pair, for one token */
+    int64_t block_bytes;     /* of a block's own values: raised by the caller */
     int32_t n_vocab, head_dim, n_wide;
 } tg_step_sizes;
 

@@ -67,6 +67,11 @@ bool tg_op_is_always_in_place(tg_op op)
     return op == TG_OP_MATMUL_ADD || op == TG_OP_NORM_ADD;
 }
 
+bool tg_op_sees_other_tokens(tg_op op)
+{
+    return op == TG_OP_ATTENTION || op == TG_OP_ROWS;
+}
+
 bool tg_op_can_be_in_place(tg_op op)
 {
     return tg_op_is_always_in_place(op) || op == TG_OP_ADD || op == TG_OP_ROPE || op == TG_OP_GLU ||

@@ -44,6 +44,9 @@ bool tg_op_has_kv(tg_op op);
 /* May write its result over its first input; MATMUL_ADD and NORM_ADD always do. */
 bool tg_op_can_be_in_place(tg_op op);
 bool tg_op_is_always_in_place(tg_op op);
+/* Its row for a token depends on what was made for other tokens of the step: all of them must have
+ * come so far. Every other op makes a row from the same row of its inputs. */
+bool tg_op_sees_other_tokens(tg_op op);
 
 const char *tg_weight_role_name(tg_weight_role role);
 bool tg_weight_role_is_per_layer(tg_weight_role role);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/many.h"
+
+#include "device/profile.h"
+
+#include <string.h>
+
+/* Below this many tokens for each thread the rows of weights are split instead: a block would not
+ * pay for unpacking a panel. */
+enum { MIN_TOKENS = 40 };
+
+/* Kernels take 6 tokens at a time: blocks end where such a tile does, save the last. */
+enum { TILE_TOKENS = 6 };
+
+/* Instructions of a layer, and from one meeting of the threads to the next. */
+enum { MAX_STRETCH = 64 };
+
+/* ---- when a plan is loaded */
+
+static bool is_per_token(const tg_plan *plan, int32_t value)
+{
+    return value == TG_NONE || plan->values[value].dim == TG_DIM_T;
+}
+
+static bool is_block_instr(const tg_plan *plan, const tg_instr *x)
+{
+    bool is_block = is_per_token(plan, x->out);
+    for (int32_t k = 0; k < tg_op_get((tg_op)x->op)->n_inputs; k++)
+        is_block &= is_per_token(plan, x->in[k]);
+    return is_block;
+}
+
+static int32_t root_of(const tg_plan *plan, int32_t value)
+{
+    int32_t alias = plan->values[value].alias;
+    return alias == TG_NONE ? value : alias;
+}
+
+static bool reads(const tg_plan *plan, const tg_instr *x, int32_t root)
+{
+    for (int32_t k = 0; k < tg_op_get((tg_op)x->op)->n_inputs; k++)
+        if (root_of(plan, x->in[k]) == root) return true;
+    return false;
+}
+
+static bool writes(const tg_plan *plan, const tg_instr *x, int32_t root)
+{
+    return x->out != TG_NONE && root_of(plan, x->out) == root;
+}
+
+/* Whether threads meet between instruction i - 1 and i, or a layer ends there. */
+static bool is_cut(const tg_plan *plan, const tg_many *m, int32_t i)
+{
+    if (!m->is_block[i] || !m->is_block[i - 1] ||
+        tg_op_sees_other_tokens((tg_op)plan->instrs[i].op))
+        return true;
+    for (int32_t k = 0; k < plan->n_segments; k++) {
+        const tg_segment *g = &plan->segments[k];
+        if (i == g->first_instr || i == g->first_instr + g->n_instrs) return true;
+    }
+    return false;
+}
+
+/* Does a value, with all that is written over it, live within one stretch? Then each thread has a
+ * copy of its own, of a block's rows. */
+static bool is_local(const tg_plan *plan, const tg_many *m, int32_t root)
+{
+    int32_t first = TG_NONE, last = TG_NONE;
+    if (plan->values[root].offset < 0 || plan->values[root].dim != TG_DIM_T) return false;
+    for (int32_t i = 0; i < plan->n_instrs; i++) {
+        const tg_instr *x = &plan->instrs[i];
+        if (!reads(plan, x, root) && !writes(plan, x, root)) continue;
+        if (first == TG_NONE) first = i;
+        last = i;
+        if (!m->is_block[i]) return false;
+    }
+    if (first == TG_NONE || reads(plan, &plan->instrs[first], root)) return false;
+    for (int32_t i = first + 1; i <= last; i++)
+        if (is_cut(plan, m, i)) return false;
+    return true;
+}
+
+static bool do_overlap(const tg_plan *plan, int32_t a, int32_t b)
+{
+    const tg_plan_value *u = &plan->values[a], *v = &plan->values[b];
+    return u->offset < v->offset + tg_plan_value_bytes(plan, v) &&
+           v->offset < u->offset + tg_plan_value_bytes(plan, u);
+}
+
+/* Blocks at different instructions of a stretch touch all its shared values at once. */
+static bool has_conflict(const tg_plan *plan, const tg_many *m)
+{
+    for (int32_t a = 0; a < plan->n_values; a++)
+        for (int32_t b = 0; b < a; b++) {
+            const tg_plan_value *u = &plan->values[a], *v = &plan->values[b];
+            bool are_shared = u->alias == TG_NONE && v->alias == TG_NONE && u->offset >= 0 &&
+                              v->offset >= 0 && u->dim == TG_DIM_T && v->dim == TG_DIM_T &&
+                              m->offsets[a] == TG_NONE && m->offsets[b] == TG_NONE;
+            if (are_shared && do_overlap(plan, a, b)) return true;
+        }
+    return false;
+}
+
+size_t tg_many_bytes(const tg_plan *plan)
+{
+    return (size_t)plan->n_values * sizeof(int64_t) + (size_t)plan->n_instrs * sizeof(bool);
+}
+
+/* The arena's layout, scaled down to a block's rows, is a layout of the block: values that do not
+ * overlap still do not, for each begins at its offset divided by one number and rounded down to 64,
+ * and its bytes, a multiple of TG_MANY_BLOCK_ROWS floats, are whole lines. A plan of fewer tokens
+ * keeps its own. */
+static int64_t scale_offset(const tg_plan *plan, int64_t offset)
+{
+    int64_t tokens = plan->bucket.tokens;
+    if (tokens <= TG_MANY_BLOCK_ROWS) return offset;
+    return offset * TG_MANY_BLOCK_ROWS / tokens / 64 * 64;
+}
+
+bool tg_many_find(tg_many *out, const tg_plan *plan, void *memory)
+{
+    int64_t *offsets = memory;
+    bool *is_block = (bool *)(offsets + plan->n_values);
+    *out = (tg_many){.offsets = offsets, .is_block = is_block};
+    for (int32_t i = 0; i < plan->n_instrs; i++)
+        is_block[i] = is_block_instr(plan, &plan->instrs[i]);
+    for (int32_t v = 0; v < plan->n_values; v++) {
+        bool is_mine = is_local(plan, out, root_of(plan, v));
+        offsets[v] = is_mine ? scale_offset(plan, plan->values[v].offset) : TG_NONE;
+    }
+    out->block_bytes = scale_offset(plan, plan->arena_bytes) + 64;
+    for (int32_t k = 0; k < plan->n_segments; k++)
+        if (plan->segments[k].n_instrs > MAX_STRETCH) return false;
+    return !has_conflict(plan, out);
+}
+
+/* ---- in a step */
+
+/* Instructions that a thread takes each of its blocks through. */
+typedef struct stretch {
+    const tg_instr *instrs[MAX_STRETCH];
+    int32_t layers[MAX_STRETCH];
+    int32_t n;
+} stretch;
+
+bool tg_many_is_worth(const tg_step *s)
+{
+    int32_t n = s->counts.n_tokens;
+    return s->many && !s->observe && n > TG_STEP_FEW_TOKENS &&
+           (s->n_threads == 1 || n >= MIN_TOKENS * s->n_threads);
+}
+
+/* Blocks of nearly equal size, as many for each thread. */
+static int32_t n_blocks(const tg_step *s)
+{
+    int64_t n = tg_div_up(s->counts.n_tokens, TG_MANY_BLOCK_TOKENS);
+    return (int32_t)(tg_div_up(n, s->n_threads) * s->n_threads);
+}
+
+static int32_t first_token(const tg_step *s, int32_t block)
+{
+    int64_t n = s->counts.n_tokens, blocks = n_blocks(s);
+    if (block == blocks) return (int32_t)n;
+    return (int32_t)((n * block / blocks + TILE_TOKENS / 2) / TILE_TOKENS * TILE_TOKENS);
+}
+
+/* Later blocks see more keys: dealing there and back (0 1 1 0 0 1 ..) evens that out. */
+static int32_t owner_of(const tg_step *s, int32_t block)
+{
+    int32_t round = block / s->n_threads, place = block % s->n_threads;
+    return round % 2 == 0 ? place : s->n_threads - 1 - place;
+}
+
+/* The tokens [first, end) as a step of their own, of one thread. Rows keep their numbers, for page
+ * tables go by them; those without a token here are empty. */
+static void make_block(tg_step *b, const tg_step *s, int32_t thread, int32_t first, int32_t end)
+{
+    tg_step_private *mine = &s->privates[thread];
+    *b = *s;
+    b->n_threads = 1;
+    b->privates = mine;
+    b->first_token = first;
+    b->is_block = true;
+    b->counts.n_tokens = end - first;
+    b->tokens += first;
+    b->positions += first;
+    b->token_rows += first;
+    b->row_tokens = mine->many.row_tokens;
+    for (int32_t r = 0; r <= s->counts.n_rows; r++)
+        mine->many.row_tokens[r] = TG_MIN(TG_MAX(s->row_tokens[r], first), end) - first;
+    b->shared.a8_memory = mine->many.a8_memory;
+    b->shared.normed = mine->many.normed;
+    b->shared.pair = mine->many.pair;
+}
+
+static void run_block(tg_step *b, const stretch *z, tg_profile *profile)
+{
+    for (int32_t i = 0; i < z->n; i++) {
+        tg_step_handle(b, z->instrs[i], z->layers[i], 0);
+        if (profile) tg_profile_add_time(profile, b, z->instrs[i], z->layers[i]);
+    }
+}
+
+/* Takes all blocks through the stretch, which is empty afterwards, and meets the others. */
+static void run_stretch(tg_step *s, stretch *z, int32_t thread)
+{
+    if (z->n == 0) return;
+    tg_profile *profile = thread == 0 ? s->profile : NULL;
+    for (int32_t i = 0; i < n_blocks(s); i++) {
+        if (owner_of(s, i) != thread) continue;
+        tg_step b;
+        make_block(&b, s, thread, first_token(s, i), first_token(s, i + 1));
+        run_block(&b, z, profile);
+    }
+    for (int32_t i = 0; i < z->n && profile; i++)
+        tg_profile_add_work(profile, s, z->instrs[i], z->layers[i]);
+    z->n = 0;
+    tg_team_barrier(s->team, thread);
+}
+
+static void run_instr(tg_step *s, stretch *z, int32_t i, int32_t layer, int32_t thread)
+{
+    const tg_instr *x = &s->plan->instrs[i];
+    bool is_block = s->many->is_block[i];
+    if (!is_block || tg_op_sees_other_tokens((tg_op)x->op)) run_stretch(s, z, thread);
+    if (is_block) {
+        z->instrs[z->n] = x;
+        z->layers[z->n++] = layer;
+        return;
+    }
+    tg_step_handle(s, x, layer, thread);
+    tg_team_barrier(s->team, thread);
+    if (s->profile && thread == 0) tg_profile_add(s->profile, s, x, layer);
+}
+
+/* A layer may follow in the stretch of the one before: no value but the arena's outlives it. */
+static void run_layer(tg_step *s, stretch *z, const tg_segment *g, int32_t layer, int32_t thread)
+{
+    if (z->n + g->n_instrs > MAX_STRETCH) run_stretch(s, z, thread);
+    for (int32_t i = 0; i < g->n_instrs; i++)
+        run_instr(s, z, g->first_instr + i, layer, thread);
+}
+
+void tg_many_run(tg_step *s, int32_t thread)
+{
+    stretch z = {.n = 0};
+    for (int32_t k = 0; k < s->plan->n_segments; k++) {
+        const tg_segment *g = &s->plan->segments[k];
+        if (g->n_layers == 0) run_layer(s, &z, g, 0, thread);
+        for (int32_t l = 0; l < g->n_layers; l++)
+            run_layer(s, &z, g, s->plan->layer_refs[g->first_layer + l], thread);
+    }
+    run_stretch(s, &z, thread);
+}

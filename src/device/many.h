@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * many.h - a plan's instructions over blocks of tokens, depth first (internal to src/device).
+ *
+ * Instruction by instruction, a step of many tokens drags every value through memory: 512 tokens of
+ * a small model's gate and up are 6 MB. Here a thread owns blocks of tokens instead, and takes each
+ * through as many instructions as it can before it turns to the next: the block's values stay in
+ * the thread's own cache, and threads meet only before an instruction that sees other tokens, that
+ * is once a layer, before attention. Weights are shared: a layer's are read by each block from the
+ * cache that all threads share.
+ *
+ * A block is run as a step of its own: a copy of the step with its tokens alone, one thread, and
+ * the thread's memory for the values that do not outlive the run. So the handlers of step.c and
+ * attend.c serve both ways, and bits cannot differ. */
+#ifndef TG_DEVICE_MANY_H
+#define TG_DEVICE_MANY_H
+
+#include "device/step.h"
+
+enum {
+    /* Tokens of a block, at most: those that share an unpacked panel of weights (avx512_matmul.c),
+     * and few enough for the values of a block to stay in 1 MB. */
+    TG_MANY_BLOCK_TOKENS = 72,
+    /* Rows that a block's values have room for: a multiple of 16, see many.c. */
+    TG_MANY_BLOCK_ROWS = 80
+};
+
+/* What is known of a plan when it is loaded. */
+typedef struct tg_many {
+    const int64_t *offsets; /* per value: place in the block's memory; TG_NONE: in the arena */
+    const bool *is_block;   /* per instruction: runs block by block */
+    int64_t block_bytes;    /* of the offsets */
+} tg_many;
+
+/* Fills *out; its arrays are taken from `memory`, which holds tg_many_bytes(plan). False when the
+ * plan has values whose memory blocks would fight for: then it runs instruction by instruction. */
+size_t tg_many_bytes(const tg_plan *plan);
+bool tg_many_find(tg_many *out, const tg_plan *plan, void *memory);
+
+/* Whether this step has enough tokens for its threads, and nobody looks at whole inputs. */
+bool tg_many_is_worth(const tg_step *s);
+
+/* Runs the plan for one thread, as tg_step_run does. */
+void tg_many_run(tg_step *s, int32_t thread);
+
+#endif
