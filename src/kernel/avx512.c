@@ -5,115 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- quantize */
-
-enum { BATCH = 16 }; /* groups whose scales are divided together */
-
-typedef struct batch {
-    _Alignas(64) float scale[BATCH], inv[BATCH];
-    __mmask16 has_codes;
-} batch;
-
-TG_INLINE __m512i load_bits(const float *x, int64_t n)
-{
-    return n <= 0 ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi32(tg_mask16(n), x);
-}
-
-/* Scales and reciprocals of BATCH groups starting at x, of which n columns exist (contract 5); t
- * holds the largest code of each. */
-static void scale_batch(batch *b, const float *x, int64_t n, __m512 t)
-{
-    _Alignas(64) int32_t amax[BATCH];
-    __m512i abs = _mm512_set1_epi32(0x7fffffff);
-    for (int64_t g = 0; g < BATCH; g++) {
-        __m512i lo = _mm512_and_si512(load_bits(x + 32 * g, n - 32 * g), abs);
-        __m512i hi = _mm512_and_si512(load_bits(x + 32 * g + 16, n - 32 * g - 16), abs);
-        amax[g] = _mm512_reduce_max_epi32(_mm512_max_epi32(lo, hi));
-    }
-    __m512i bits = _mm512_load_si512(amax);
-    __m512 a = _mm512_castsi512_ps(bits);
-    __m512 inv = _mm512_div_ps(t, a);
-    __m512i infinity = _mm512_set1_epi32(0x7f800000);
-    __mmask16 is_number = _mm512_cmplt_epi32_mask(bits, infinity);
-    __mmask16 is_tiny = _mm512_cmpeq_epi32_mask(_mm512_castps_si512(inv), infinity) & is_number;
-    b->has_codes = is_number & (__mmask16)~is_tiny;
-    __m512 scale = _mm512_mask_div_ps(a, b->has_codes, a, t);
-    _mm512_store_ps(b->scale, _mm512_mask_mov_ps(scale, is_tiny, _mm512_setzero_ps()));
-    _mm512_store_ps(b->inv, inv);
-}
-
-/* Adds the 8 lanes' first and second four. */
-TG_INLINE void sum_halves(__m256i s, int32_t *first, int32_t *second)
-{
-    __m256i h = _mm256_hadd_epi32(s, s);
-    h = _mm256_hadd_epi32(h, h);
-    *first = _mm256_extract_epi32(h, 0);
-    *second = _mm256_extract_epi32(h, 4);
-}
-
-TG_INLINE __m256i to_bytes(__m512i lo, __m512i hi)
-{
-    return _mm256_set_m128i(_mm512_cvtepi32_epi8(hi), _mm512_cvtepi32_epi8(lo));
-}
-
-/* The largest codes of BATCH groups from the map's n entries on. */
-TG_INLINE __m512 load_tops(const int16_t *wide, int64_t n)
-{
-    __mmask16 is_there = n < BATCH ? (__mmask16)((1 << n) - 1) : (__mmask16)0xffff;
-    __m256i place = _mm256_mask_loadu_epi16(_mm256_set1_epi16(-1), is_there, wide);
-    __mmask16 is_narrow = _mm256_movepi16_mask(place);
-    return _mm512_mask_mov_ps(_mm512_set1_ps(32512.0f), is_narrow, _mm512_set1_ps(127.0f));
-}
-
-/* is_mixed: some groups are wide. */
-TG_INLINE void quantize_row(const tg_a8 *out, const float *x, int64_t n, bool is_mixed)
-{
-    const __m256i ones = _mm256_set1_epi8(1);
-    const __m512i round = _mm512_set1_epi32(128);
-    int64_t n_groups = out->padded / 32;
-    batch b;
-    for (int64_t g = 0; g < n_groups; g++) {
-        int64_t left = n - 32 * g;
-        if (g % BATCH == 0)
-            scale_batch(&b, x + 32 * g, left,
-                        is_mixed ? load_tops(out->wide + g, n_groups - g) : _mm512_set1_ps(127.0f));
-        __m512 inv = _mm512_set1_ps(b.inv[g % BATCH]);
-        __m512 u = _mm512_castsi512_ps(load_bits(x + 32 * g, left));
-        __m512 v = _mm512_castsi512_ps(load_bits(x + 32 * g + 16, left - 16));
-        __mmask16 keep = b.has_codes >> (g % BATCH) & 1 ? 0xffff : 0;
-        __m512i lo = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(u, inv));
-        __m512i hi = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(v, inv));
-        __m256i codes = to_bytes(lo, hi), sums;
-        if (is_mixed && out->wide[g] >= 0) {
-            __m512i lo_hi = _mm512_srai_epi32(_mm512_add_epi32(lo, round), 8);
-            __m512i hi_hi = _mm512_srai_epi32(_mm512_add_epi32(hi, round), 8);
-            __m256i high = to_bytes(lo_hi, hi_hi);
-            /* v - 256 hi in -128..127 is the low byte of v, read as signed */
-            _mm256_store_si256((__m256i *)(void *)(out->lo + 32 * out->wide[g]), codes);
-            sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, high);
-            sums = _mm256_dpbusd_epi32(_mm256_slli_epi32(sums, 8), ones, codes);
-            codes = high;
-        } else {
-            sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, codes);
-        }
-        _mm256_store_si256((__m256i *)(void *)(out->hi + 32 * g), codes);
-        int32_t first, second;
-        sum_halves(sums, &first, &second);
-        out->scale[g] = b.scale[g % BATCH];
-        out->sum[g] = first + second;
-        out->half[g] = first;
-        out->ssum[g] = b.scale[g % BATCH] * (float)(first + second);
-    }
-}
-
-static void quantize(const tg_a8 *out, const float *x, int32_t n)
-{
-    if (out->wide)
-        quantize_row(out, x, n, true);
-    else
-        quantize_row(out, x, n, false);
-}
-
 /* ---- norms, rotary positions, gated units */
 
 static void rms_norm(float *y, const float *x, const float *w, int32_t n, float eps)
@@ -233,7 +124,7 @@ static void attend_finish(float *y, const float *O, float L, int32_t n)
 
 void tg_kernels_fill_avx512(tg_kernels *k)
 {
-    k->quantize = quantize;
+    k->quantize = tg_avx512_quantize;
     k->rms_norm = rms_norm;
     k->rope = rope;
     k->glu[TG_ACT_SILU] = glu_silu;

@@ -12,6 +12,7 @@ extern tg_matmul_fn *const tg_avx512_matmul[TG_LAYOUT_COUNT];
 tg_matmul_fn tg_avx512_matmul_f32, tg_avx512_matmul_f16, tg_avx512_matmul_bf16;
 tg_attend_fn tg_avx512_attend_f32, tg_avx512_attend_f16;
 tg_sample_row_fn tg_avx512_sample_row;
+void tg_avx512_quantize(const tg_a8 *out, const float *x, int32_t n);
 uint64_t tg_avx512_sum_words(const uint64_t *p, int64_t n);
 uint32_t tg_avx512_sum_products(const uint8_t *u, const int8_t *s, int64_t n_rounds);
 
