@@ -170,7 +170,7 @@ static size_t carve(size_t *at, size_t n)
 static size_t place_privates(tg_device *d, char *memory)
 {
     const tg_step_sizes *z = &d->sizes;
-    size_t few = TG_STEP_FEW_TOKENS, many = TG_MANY_BLOCK_TOKENS, at = 0;
+    size_t few = TG_STEP_FEW_TOKENS, many = TG_MANY_BLOCK_ROWS, at = 0;
     size_t block = (size_t)TG_ATTEND_MAX_QUERIES * (size_t)z->head_dim * sizeof(float);
     for (int32_t i = 0; i < tg_team_n_threads(d->team); i++) {
         size_t matmul = carve(&at, TG_MATMUL_SCRATCH_BYTES);
@@ -180,7 +180,7 @@ static size_t place_privates(tg_device *d, char *memory)
         size_t normed = carve(&at, few * (size_t)z->cols * sizeof(float));
         size_t one = carve(&at, block), running = carve(&at, block);
         size_t values = carve(&at, (size_t)z->block_bytes);
-        size_t many_a8 = carve(&at, tg_a8_bytes(TG_MANY_BLOCK_TOKENS, z->cols, z->n_wide));
+        size_t many_a8 = carve(&at, tg_a8_bytes(TG_MANY_BLOCK_ROWS, z->cols, z->n_wide));
         size_t many_normed = carve(&at, many * (size_t)z->cols * sizeof(float));
         size_t many_pair = carve(&at, many * (size_t)z->pair_row_floats * sizeof(float));
         size_t row_tokens = carve(&at, ((size_t)z->rows + 1) * sizeof(int32_t));

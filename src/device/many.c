@@ -9,8 +9,13 @@
  * pay for unpacking a panel. */
 enum { MIN_TOKENS = 40 };
 
-/* Kernels take 6 tokens at a time: blocks end where such a tile does, save the last. */
-enum { TILE_TOKENS = 6 };
+/* Kernels take 8 tokens at a time: blocks end where such a tile does, save the last, which may have
+ * half a tile more than its share. */
+enum { TILE_TOKENS = 8 };
+
+_Static_assert(TG_MANY_BLOCK_TOKENS % TILE_TOKENS == 0 &&
+                   TG_MANY_BLOCK_ROWS >= TG_MANY_BLOCK_TOKENS + TILE_TOKENS / 2,
+               "a block's memory is too small for the last one");
 
 /* Instructions of a layer, and from one meeting of the threads to the next. */
 enum { MAX_STRETCH = 64 };
@@ -176,6 +181,7 @@ static int32_t owner_of(const tg_step *s, int32_t block)
 static void make_block(tg_step *b, const tg_step *s, int32_t thread, int32_t first, int32_t end)
 {
     tg_step_private *mine = &s->privates[thread];
+    TG_ASSERT(end - first <= TG_MANY_BLOCK_ROWS);
     *b = *s;
     b->n_threads = 1;
     b->privates = mine;

@@ -17,10 +17,10 @@
 #include "device/step.h"
 
 enum {
-    /* Tokens of a block, at most: those that share an unpacked panel of weights (avx512_matmul.c),
-     * and few enough for the values of a block to stay in 1 MB. */
+    /* Tokens that a step is cut into: few enough for the values of a block to stay in 1 MB. */
     TG_MANY_BLOCK_TOKENS = 72,
-    /* Rows that a block's values have room for: a multiple of 16, see many.c. */
+    /* Rows that a block's memory has room for: the last may be longer. A multiple of 16, see
+     * scale_offset. */
     TG_MANY_BLOCK_ROWS = 80
 };
 

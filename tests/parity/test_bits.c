@@ -133,6 +133,7 @@ static void check_axes(const model *m)
         {.name = "chunk", .threads = 2, .chunk = 63},
         {.name = "chunk", .threads = 2, .chunk = 64, .n_tokens = 200},
         {.name = "chunk", .threads = 2, .chunk = 65, .n_tokens = 200},
+        {.name = "chunk", .threads = 1, .chunk = 499}, /* whose last block of tokens is longest */
         {.name = "chunk of 1", .threads = 2, .chunk = 1, .n_tokens = 150},
         {.name = "token graph", .threads = 2, .decoded = 560},
         {.name = "speculate graph", .threads = 2, .verified = 450},
