@@ -83,22 +83,23 @@ TG_INLINE __m256i tg_shift_right(__m256i x, int n)
     }
 }
 
-/* Operand o (0..15) of a part, rows 8 half .. 8 half + 7, as unsigned bytes. */
-TG_INLINE __m256i tg_load_operand(tg_layout l, const uint8_t *part, int o, int half)
+/* Operand v (0..7) of group g of a part, rows 8 half .. 8 half + 7, as unsigned bytes. */
+TG_INLINE __m256i tg_load_operand(tg_layout l, const uint8_t *part, int g, int v, int half)
 {
     const tg_form *f = &tg_forms[l];
     const __m256i low = _mm256_set1_epi8(15), pair = _mm256_set1_epi8(f->nibbles >= 0 ? 0x30 : 3);
     const uint8_t *p = part + 32 * half;
     __m256i w = _mm256_setzero_si256();
-    if (f->bytes >= 0) return tg_load32(p + f->bytes + 64 * o);
+    if (f->bytes >= 0) return tg_load32(p + f->bytes + 512 * g + 64 * v);
     if (f->nibbles >= 0) {
-        __m256i line = tg_load32(p + f->nibbles + 64 * (o / 2));
-        w = _mm256_and_si256(o % 2 ? _mm256_srli_epi16(line, 4) : line, low);
+        __m256i line = tg_load32(p + f->nibbles + 256 * g + 64 * (v / 2));
+        w = _mm256_and_si256(v % 2 ? _mm256_srli_epi16(line, 4) : line, low);
     }
-    if (f->bits >= 0) w = _mm256_or_si256(w, tg_spread_bits(part + f->bits + 8 * o + 4 * half));
+    if (f->bits >= 0)
+        w = _mm256_or_si256(w, tg_spread_bits(part + f->bits + 64 * g + 8 * v + 4 * half));
     if (f->pairs >= 0) {
-        __m256i line = tg_load32(p + f->pairs + 64 * (o / 4));
-        line = tg_shift_right(line, 2 * (o % 4) - (f->nibbles >= 0 ? 4 : 0));
+        __m256i line = tg_load32(p + f->pairs + 128 * g + 64 * (v / 4));
+        line = tg_shift_right(line, 2 * (v % 4) - (f->nibbles >= 0 ? 4 : 0));
         w = _mm256_or_si256(w, _mm256_and_si256(line, pair));
     }
     return w;

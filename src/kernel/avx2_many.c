@@ -20,7 +20,7 @@ enum {
     OPERANDS = TG_AVX2_OPERANDS,
     HALVES = TG_AVX2_HALVES,
     SET = 6,
-    MAX_SETS = 16,
+    MAX_SETS = 32,
     SLAB_PARTS = 12, /* 768 columns: codes and scales of a tile are 15 kB. A multiple of 4 */
     SLAB_GROUPS = 2 * SLAB_PARTS
 };
@@ -203,7 +203,7 @@ TG_INLINE void unpack_group(tg_layout l, const uint8_t *head, const uint8_t *par
     for (int h = 0; h < HALVES; h++) {
         TG_UNROLL
         for (int v = 0; v < OPERANDS; v++) {
-            __m256i w = tg_load_operand(l, part, g * OPERANDS + v, h);
+            __m256i w = tg_load_operand(l, part, g, v, h);
             if (f->bytes < 0) {
                 _mm256_store_si256((__m256i *)(void *)to->code.u8[v][h], w);
                 continue;
@@ -598,35 +598,44 @@ typedef struct block {
     const inputs *start[MAX_SETS], *at[MAX_SETS];
 } block;
 
+/* One set's dot products over a tile: contract 8. */
+static void store_set(const tg_matmul *m, bool has_min, const chains *c, int32_t tile,
+                      int32_t token, int32_t n)
+{
+    for (int32_t j = 0; j < n; j++)
+        for (int h = 0; h < HALVES; h++) {
+            __m256 dot = _mm256_load_ps(c->acc[j][h]);
+            if (has_min) dot = _mm256_add_ps(dot, _mm256_load_ps(c->min[j][h]));
+            tg_store_rows(m, tile, h, token + j, dot);
+        }
+}
+
+/* A set is stored as soon as its last slab is done, so that the stores, which miss, drain behind
+ * the next set's products. */
 static void multiply_tile(const tg_matmul *m, tg_layout l, many_scratch *s, block *b, int32_t tile)
 {
     const tg_form *f = &tg_forms[l];
     const uint8_t *w = m->w + (size_t)tile * m->tile_stride;
     int64_t n_parts = tg_layout_padded_cols(l, m->n_cols) / TG_PART_COLS;
+    bool has_min = tg_form_has_min(l), is_single = n_parts <= SLAB_PARTS;
     sum_kind kind = get_kind(f);
-    memset(s->c, 0, (size_t)b->n_sets * sizeof s->c[0]);
     memcpy(b->at, b->start, sizeof b->at);
     for (int64_t p = 0; p < n_parts; p += SLAB_PARTS) {
         int n = (int)TG_MIN(n_parts - p, SLAB_PARTS);
         work k = {.w = s->w, .form = f, .x = m->a8, .group = 2 * p, .n_groups = 2 * n};
         unpackers[l](s->w, w, p, n, m->prefetch_bytes);
         for (int32_t i = 0; i < b->n_sets; i++) {
+            int32_t n_left = b->n_tokens - SET * i;
+            chains *c = &s->c[is_single ? 0 : i];
             const inputs *x = b->at[i];
-            b->at[i] = instances[kind][b->n_tokens - SET * i > SET / 2](&k, x, &s->c[i]);
-            if (!tg_form_has_min(l)) continue;
-            if (f->is_per16)
-                add_minima16(&k, x, &s->c[i]);
-            else
-                add_minima(&k, x, &s->c[i]);
+            if (p == 0) *c = (chains){0};
+            b->at[i] = instances[kind][n_left > SET / 2](&k, x, c);
+            if (has_min && f->is_per16) add_minima16(&k, x, c);
+            if (has_min && !f->is_per16) add_minima(&k, x, c);
+            if (p + n == n_parts)
+                store_set(m, has_min, c, tile, b->from + SET * i, TG_MIN(n_left, (int32_t)SET));
         }
     }
-    for (int32_t t = 0; t < b->n_tokens; t++)
-        for (int h = 0; h < HALVES; h++) {
-            const chains *c = &s->c[t / SET];
-            __m256 dot = _mm256_load_ps(c->acc[t % SET][h]);
-            if (tg_form_has_min(l)) dot = _mm256_add_ps(dot, _mm256_load_ps(c->min[t % SET][h]));
-            tg_store_rows(m, tile, h, b->from + t, dot);
-        }
 }
 
 bool tg_avx2_matmul_many(const tg_matmul *m, tg_layout l)

@@ -49,8 +49,8 @@ TG_INLINE void add_run(tg_layout l, const group *k, const int8_t *const *x, int 
     __m256i a[HALVES][MAX_FEW];
     TG_UNROLL
     for (int v = first; v < first + run; v++) {
-        __m256i w0 = tg_load_operand(l, k->part, k->g * OPERANDS + v, 0);
-        __m256i w1 = tg_load_operand(l, k->part, k->g * OPERANDS + v, 1);
+        __m256i w0 = tg_load_operand(l, k->part, k->g, v, 0);
+        __m256i w1 = tg_load_operand(l, k->part, k->g, v, 1);
         for (int j = 0; j < n; j++) {
             __m256i b = tg_spread4(x[j] + 4 * v);
             __m256i p0 = _mm256_maddubs_epi16(w0, b), p1 = _mm256_maddubs_epi16(w1, b);
@@ -75,7 +75,7 @@ TG_INLINE void add_bytes(tg_layout l, const group *k, const int8_t *const *x, in
         __m256i a[MAX_FEW], b[MAX_FEW];
         TG_UNROLL
         for (int v = 0; v < OPERANDS; v++) {
-            __m256i w = tg_load_operand(l, k->part, k->g * OPERANDS + v, h);
+            __m256i w = tg_load_operand(l, k->part, k->g, v, h);
             __m256i w0 = _mm256_and_si256(w, low);
             __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
             for (int j = 0; j < n; j++) {
@@ -100,7 +100,7 @@ TG_INLINE void clear_sums(int n, __m256i sum[HALVES][MAX_FEW])
         sum[0][j] = sum[1][j] = _mm256_setzero_si256();
 }
 
-/* The sums of one plane over operands [first, first + count), zero not yet subtracted. */
+/* The sums of n tokens' planes over operands [first, first + count), zero not yet subtracted. */
 TG_INLINE void add_plane(tg_layout l, const group *k, const int8_t *const *x, int n, int first,
                          int count, const __m256i factor[HALVES], __m256i sum[HALVES][MAX_FEW])
 {
@@ -188,19 +188,18 @@ TG_INLINE void step_narrow16(tg_layout l, const group *k, const rows *x, int n, 
     }
 }
 
-/* Both planes of operands [first, first + count) of one token: 256 hi + lo, minus the zero. */
+/* Both planes of operands [first, first + count) of one token, unpacked once as if they were two
+ * tokens: 256 hi + lo, minus the zero. */
 TG_INLINE void sum_planes(tg_layout l, const group *k, const tg_a8 *x, int first, int count,
                           int32_t code_sum, __m256i out[HALVES])
 {
     const __m256i ones[HALVES] = {_mm256_set1_epi16(1), _mm256_set1_epi16(1)};
-    const int8_t *hi = x->hi + TG_GROUP_COLS * k->at, *lo = tg_a8_low(x, k->at);
-    __m256i high[HALVES][MAX_FEW], low[HALVES][MAX_FEW];
-    clear_sums(1, high);
-    clear_sums(1, low);
-    add_plane(l, k, &hi, 1, first, count, ones, high);
-    add_plane(l, k, &lo, 1, first, count, ones, low);
+    const int8_t *planes[2] = {x->hi + TG_GROUP_COLS * k->at, tg_a8_low(x, k->at)};
+    __m256i sum[HALVES][MAX_FEW];
+    clear_sums(2, sum);
+    add_plane(l, k, planes, 2, first, count, ones, sum);
     for (int h = 0; h < HALVES; h++) {
-        __m256i i = _mm256_add_epi32(_mm256_slli_epi32(high[h][0], 8), low[h][0]);
+        __m256i i = _mm256_add_epi32(_mm256_slli_epi32(sum[h][0], 8), sum[h][1]);
         out[h] = subtract_zero(l, i, code_sum);
     }
 }
@@ -240,7 +239,7 @@ TG_INLINE void step_wide(tg_layout l, const group *k, const rows *x, int n, chai
 
 /* ---- tiles */
 
-/* The group by value: what is pointed to would not be constant in the other steps. */
+/* The group by value: what is pointed to would have to be in memory for the other steps too. */
 typedef void wide_fn(group k, const rows *x, int n, chains *c);
 
 TG_INLINE void multiply_tile(const tg_matmul *m, tg_layout l, wide_fn *wide, int32_t tile,
@@ -253,7 +252,6 @@ TG_INLINE void multiply_tile(const tg_matmul *m, tg_layout l, wide_fn *wide, int
         const uint8_t *head, *part = tg_form_part(l, w, p, &head);
         for (int i = 0; i < tg_forms[l].part_bytes && m->prefetch_bytes; i += 64)
             _mm_prefetch((const char *)part + m->prefetch_bytes + i, _MM_HINT_T0);
-        TG_UNROLL
         for (int g = 0; g < 2; g++) {
             const group k = {.head = head, .part = part, .g = g, .at = 2 * p + g};
             if (tg_a8_low(&x->x[0], k.at))
