@@ -19,6 +19,16 @@ tri inspect b.tg --verify
 check "and the new one is whole" test "$rc" -eq 0
 check "and nothing else is left" is_same "$(ls -A | sort | tr '\n' ' ')" "a.tg b.tg cache err out "
 
+# What the run at export chooses is the same on any machine.
+tri export "$MODEL" -o all.tg
+env TG_CPU=ref TG_THREADS=1 "$TRIGRAPH" export "$MODEL" -o one.tg >out 2>err
+check "another tier and other threads export the same bytes" diff -r all.tg one.tg
+tri inspect all.tg
+[ "$MODEL" = "$TINY" ] || check "and some groups take two planes" grep -qE '^[1-9][0-9]* of [0-9]+ input groups in two planes' out
+tri export "$TINY" -o q8.tg --weights q8_0
+check "a model without outliers worth their cost exports too" test "$rc" -eq 0
+rm -rf all.tg one.tg q8.tg
+
 # Two exports of one source at once, through the cache and into one folder.
 rm -rf cache && mkdir cache
 "$TRIGRAPH" generate "$MODEL" --raw -p hi -n 1 --temp 0 >out1 2>err1 & first=$!
