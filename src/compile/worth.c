@@ -6,7 +6,11 @@
  * columns are much larger than all others, always the same ones, so that one group of an input may
  * carry most of its error. Groups are taken in the order of how many times the mean of its input
  * one carries, until BUDGET is spent: so a group in 48 competes with a group in 18, and inputs
- * without such columns get nothing.
+ * without such columns get nothing. Measured by mean KL over kl.txt to activations of 16 bits, 8
+ * bits alone 0.0030 (SmolLM2) and 0.0031 (Gemma 3): so 0.00159 and 0.00148. Over 1,024 and 768 ids
+ * of it, this order 0.00135 and 0.00119; two groups of q, k and v, one of gate and up, two of the
+ * head, whatever they carry, 0.00133 and, without the head, 0.00153; in the order of the error
+ * itself 0.00139 and 0.00317.
  *
  * All sums run in one order and in double, so the choice is the same on any machine. */
 #include "compile/compile.h"
@@ -20,8 +24,9 @@
  * group, which know its squares to 2 %. */
 enum { ROWS = 128, MAX_MEMBERS = TG_MAX_WEIGHTS };
 
-/* The share of all multiply-adds that second planes may add. */
-static const double BUDGET = 0.06;
+/* BUDGET: the share of all multiply-adds that second planes may add. LEAST: a group below twice the
+ * mean is no outlier, and stays narrow whatever is left to spend. */
+static const double BUDGET = 0.06, LEAST = 2;
 
 /* An input that some quantized matrices read. */
 typedef struct input {
@@ -167,8 +172,10 @@ static tg_status rank(chooser *c, tg_err *e)
         return tg_fail_nomem(e, (size_t)c->n_candidates * sizeof(candidate), "groups");
     for (int32_t i = 0; i < c->n_inputs; i++) {
         const input *in = &c->inputs[i];
-        for (int32_t g = 0; g < in->n_groups && isfinite(in->mean_error) && in->mean_error > 0; g++)
-            c->candidates[n++] = (candidate){i, g, in->error[g] / in->mean_error};
+        if (!isfinite(in->mean_error)) continue;
+        for (int32_t g = 0; g < in->n_groups; g++)
+            if (in->error[g] > LEAST * in->mean_error)
+                c->candidates[n++] = (candidate){i, g, in->error[g] / in->mean_error};
     }
     c->n_candidates = n;
     qsort(c->candidates, (size_t)n, sizeof *c->candidates, compare_candidates);

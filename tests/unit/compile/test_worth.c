@@ -128,7 +128,7 @@ static void inputs_that_are_not_numbers_or_never_ran_get_nothing(void **state)
     p.down[39] = 21;
     widen(&p);
     assert_int_equal(p.compiled.program.weights[0].n_wide, 0);
-    assert_int_equal(p.compiled.program.weights[1].n_wide, 3); /* the budget is spent on the rest */
+    assert_list(&p, 1, (int32_t[]){39}, 1);
     tg_compiled_deinit(&p.compiled);
     fill_pair(&p);
     p.o[11] = (double)INFINITY;
@@ -138,11 +138,28 @@ static void inputs_that_are_not_numbers_or_never_ran_get_nothing(void **state)
     tg_compiled_deinit(&p.compiled);
 }
 
+/* o: 18 groups have 5, group 7 has 24, group 8 has 10: 124, a mean of 6.2. */
+static void groups_below_twice_the_mean_stay_narrow(void **state)
+{
+    (void)state;
+    pair p;
+    fill_pair(&p);
+    for (int g = 0; g < O_GROUPS; g++)
+        p.o[g] = g == 12 ? 5.0 / 16 : 5;
+    p.o[7] = 24;
+    p.o[8] = 10;
+    p.squares[1] = NULL;
+    widen(&p);
+    assert_list(&p, 0, (int32_t[]){7}, 1);
+    tg_compiled_deinit(&p.compiled);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_far_above_the_mean_of_their_input_come_first),
         cmocka_unit_test(a_group_costs_what_its_matrices_have_rows),
+        cmocka_unit_test(groups_below_twice_the_mean_stay_narrow),
         cmocka_unit_test(inputs_that_are_not_numbers_or_never_ran_get_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
