@@ -4,17 +4,15 @@
  * The contract (kernel.h 12) fixes the arithmetic of a block and of merging blocks in ascending
  * order; this file only decides who computes what. Two ways, with the same bits:
  *
- *  few tokens   (decode, verification) items are (row, KV head, block): threads share the blocks of
- *  a long
- *               context, leave (m, l, o) of each in `partial`, meet, and merge head by head.
+ *  few tokens   (decode, verification) items are (row, block, KV head), in the order in which they
+ *               lie in memory: threads share the blocks of a long context, leave (m, l, o) of each
+ *               in `partial`, meet, and merge head by head. While the kernel works on one item it
+ *               fetches the next.
  *  many tokens  (prompts) items are (run of tokens of one row, KV head): a thread walks all blocks
- *  of an
- *               item and merges as it goes.
+ *               of an item and merges as it goes.
  *
  * Queries that share a KV head are given to the kernel together, so that a page is read once. */
 #include "device/step.h"
-
-#include <math.h>
 
 /* Queries of consecutive tokens of one row that share a KV head: n_heads of its query heads (all of
  * them, unless they are more than the kernel takes) times n_tokens. */
@@ -23,7 +21,6 @@ typedef struct query_set {
     const float *q[TG_ATTEND_MAX_QUERIES];
     int32_t begin[TG_ATTEND_MAX_QUERIES], end[TG_ATTEND_MAX_QUERIES];  /* visible positions */
     int32_t first[TG_ATTEND_MAX_QUERIES], last[TG_ATTEND_MAX_QUERIES]; /* of one block */
-    float m[TG_ATTEND_MAX_QUERIES], l[TG_ATTEND_MAX_QUERIES];
     int32_t first_block, end_block; /* blocks that any of them sees */
 } query_set;
 
@@ -77,18 +74,30 @@ static void make_set(query_set *z, const tg_step *s, const tg_instr *x, int32_t 
     z->end_block = (z->end[z->n - 1] - 1) / TG_PAGE_TOKENS + 1;
 }
 
-/* (m, l, o) of every query of the set for one block; o [n][head_dim]. */
+/* Where the results of a block go, one after the other for the queries of a set. */
+typedef struct results {
+    float *m, *l, *o;
+    bool is_more; /* they hold the blocks before */
+} results;
+
+static char *get_page(const query_set *z, const tg_step *s, int32_t layer, int32_t block, char **v)
+{
+    int32_t row = s->token_rows[z->first_token];
+    int32_t page = tg_step_page_id(s, s->program->layers[layer].kv_group, row, block);
+    return tg_step_page(s, layer, page, z->kv_head, v);
+}
+
+/* (m, l, o) of every query of the set for one block; `next`: K of the page that follows, or NULL.
+ */
 static void attend_block(query_set *z, const tg_step *s, const tg_instr *x, int32_t layer,
-                         int32_t block, int32_t thread, float *o)
+                         int32_t block, const char *next, int32_t thread, const results *to)
 {
     int32_t base = block * TG_PAGE_TOKENS;
     for (int32_t i = 0; i < z->n; i++) {
         z->first[i] = TG_MAX(z->begin[i] - base, 0);
         z->last[i] = TG_MIN(z->end[i] - base, TG_PAGE_TOKENS) - 1;
     }
-    int32_t row = s->token_rows[z->first_token];
-    int32_t page = tg_step_page_id(s, s->program->layers[layer].kv_group, row, block);
-    char *v, *k = tg_step_page(s, layer, page, z->kv_head, &v);
+    char *v, *k = get_page(z, s, layer, block, &v);
     tg_attend a = {
         .k = k,
         .v = v,
@@ -98,9 +107,11 @@ static void attend_block(query_set *z, const tg_step *s, const tg_instr *x, int3
         .first = z->first,
         .last = z->last,
         .scale = x->attrs.scale,
-        .m = z->m,
-        .l = z->l,
-        .o = o,
+        .is_more = to->is_more,
+        .m = to->m,
+        .l = to->l,
+        .o = to->o,
+        .next = next,
         .scratch = s->privates[thread].attend,
     };
     s->kernels->attend[s->program->kv_type](&a);
@@ -118,26 +129,32 @@ static float *output_of(const query_set *z, const tg_step *s, const tg_instr *x,
 static void walk_blocks(query_set *z, const tg_step *s, const tg_instr *x, int32_t layer,
                         int32_t thread)
 {
-    int32_t n = x->attrs.head_dim;
-    float *o = s->privates[thread].block, *O = s->privates[thread].running;
-    float M[TG_ATTEND_MAX_QUERIES], L[TG_ATTEND_MAX_QUERIES];
-    for (int32_t i = 0; i < z->n; i++) {
-        M[i] = -INFINITY;
-        L[i] = 0;
-    }
+    float m[TG_ATTEND_MAX_QUERIES], l[TG_ATTEND_MAX_QUERIES];
+    results to = {m, l, s->privates[thread].running, false};
     for (int32_t b = z->first_block; b < z->end_block; b++) {
-        attend_block(z, s, x, layer, b, thread, o);
-        for (int32_t i = 0; i < z->n; i++)
-            s->kernels->attend_merge(&M[i], &L[i], O + i * n, z->m[i], z->l[i], o + i * n, n);
+        char *v, *next = b + 1 < z->end_block ? get_page(z, s, layer, b + 1, &v) : NULL;
+        attend_block(z, s, x, layer, b, next, thread, &to);
+        to.is_more = true;
     }
-    for (int32_t i = 0; i < z->n; i++)
-        s->kernels->attend_finish(output_of(z, s, x, i), O + i * n, L[i], n);
+    for (int32_t i = 0; i < z->n; i++) {
+        tg_attend_parts one = {.head_dim = x->attrs.head_dim,
+                               .n_blocks = 1,
+                               .m = m + i,
+                               .l = l + i,
+                               .o = to.o + (int64_t)i * x->attrs.head_dim};
+        s->kernels->attend_finish(output_of(z, s, x, i), &one);
+    }
 }
 
-/* Tokens of one query set: as many as fit the kernel. */
+/* Tokens of one query set: as many as fit the kernel, and, where that loses few, so many that the
+ * kernel's passes of 6 or 3 queries are full. */
 static int32_t tokens_per_set(const tg_attrs *a)
 {
-    return TG_MAX(TG_ATTEND_MAX_QUERIES / (a->n_heads / a->n_kv_heads), 1);
+    enum { PASS = 6 };
+    int32_t group = a->n_heads / a->n_kv_heads, n = TG_MAX(TG_ATTEND_MAX_QUERIES / group, 1);
+    for (int32_t full = n; full > n - PASS && full > 0; full--)
+        if (full * group % PASS == 0) return full;
+    return n;
 }
 
 static void attend_many(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
@@ -159,26 +176,21 @@ static void attend_many(tg_step *s, const tg_instr *x, int32_t layer, int32_t th
 
 /* ---- few tokens */
 
-/* (m, l, o [head_dim]) of a token, query head and block. */
-static float *partial_of(const tg_step *s, const tg_instr *x, int32_t token, int32_t head,
-                         int32_t block)
+/* Where (m, l, o) of a token, query head and block lie; heads of a set and then the tokens of a
+ * step follow one another, so that the kernel writes them there. */
+static results partial_of(const tg_step *s, const tg_attrs *a, int32_t token, int32_t head,
+                          int32_t block)
 {
-    const tg_attrs *a = &x->attrs;
-    int64_t i = ((int64_t)token * a->n_heads + head) * s->plan->bucket.pages + block;
-    return s->shared.partial + i * (a->head_dim + 2);
-}
-
-static void keep_partials(const query_set *z, const tg_step *s, const tg_instr *x, int32_t block,
-                          const float *o)
-{
-    int32_t n = x->attrs.head_dim;
-    for (int32_t i = 0; i < z->n; i++) {
-        float *p = partial_of(s, x, token_of(z, i), head_of(z, i), block);
-        p[0] = z->m[i];
-        p[1] = z->l[i];
-        for (int32_t d = 0; d < n; d++)
-            p[2 + d] = o[i * n + d];
-    }
+    int32_t n_tokens = s->counts.n_tokens, group = a->n_heads / a->n_kv_heads;
+    int32_t in_group = head % group, kv_first = head - in_group;
+    int32_t set_first = in_group - in_group % TG_ATTEND_MAX_QUERIES;
+    int32_t set_heads = TG_MIN(group - set_first, TG_ATTEND_MAX_QUERIES);
+    int64_t n_all = (int64_t)n_tokens * a->n_heads, n_parts = n_all * s->plan->bucket.pages;
+    int64_t i = block * n_all + (int64_t)(kv_first + set_first) * n_tokens +
+                (int64_t)token * set_heads + (in_group - set_first);
+    return (results){.m = s->shared.partial + i,
+                     .l = s->shared.partial + n_parts + i,
+                     .o = s->shared.partial + 2 * n_parts + i * a->head_dim};
 }
 
 /* Blocks that the tokens of a row see, as [*first, *end). */
@@ -190,41 +202,46 @@ static void find_row_blocks(const tg_step *s, const tg_attrs *a, int32_t row, in
     *end = s->positions[t + n - 1] / TG_PAGE_TOKENS + 1;
 }
 
-/* The items [begin, end) of a row's (head set, block) pairs. */
+/* The items [begin, end) of a row's (block, head set) pairs. */
 static void attend_row_items(tg_step *s, const tg_instr *x, int32_t layer, int32_t row,
                              int64_t begin, int64_t end, int32_t thread)
 {
     int32_t first, last, t = s->row_tokens[row], n_tokens = s->row_tokens[row + 1] - t;
-    int32_t fit = tokens_per_set(&x->attrs);
+    int32_t fit = tokens_per_set(&x->attrs), n_sets = n_head_sets(&x->attrs);
     find_row_blocks(s, &x->attrs, row, &first, &last);
-    for (int64_t i = begin; i < end; i++) {
-        int32_t set = (int32_t)(i / (last - first)), block = first + (int32_t)(i % (last - first));
+    for (int64_t i = begin; i < end; i++)
         for (int32_t j = 0; j < n_tokens; j += fit) {
-            query_set z;
+            int32_t block = first + (int32_t)(i / n_sets), set = (int32_t)(i % n_sets);
+            query_set z,
+                after = {.first_token = t, .kv_head = (set + 1) % n_sets / n_parts(&x->attrs)};
+            char *v, *next = NULL;
+            if (i + 1 < end) next = get_page(&after, s, layer, block + (set + 1) / n_sets, &v);
             make_set(&z, s, x, t + j, TG_MIN(fit, n_tokens - j), set);
+            results to = partial_of(s, &x->attrs, t + j, z.first_head, block);
             tg_step_ahead(s, thread);
-            attend_block(&z, s, x, layer, block, thread, s->privates[thread].block);
-            keep_partials(&z, s, x, block, s->privates[thread].block);
+            attend_block(&z, s, x, layer, block, next, thread, &to);
         }
-    }
 }
 
 static void merge_partials(tg_step *s, const tg_instr *x, int32_t thread)
 {
     const tg_attrs *a = &x->attrs;
-    int64_t begin, end, stride;
+    int64_t begin, end, stride, n_all = (int64_t)s->counts.n_tokens * a->n_heads;
     float *y = tg_step_value(s, x->out, &stride);
-    tg_step_share(s, thread, (int64_t)s->counts.n_tokens * a->n_heads, &begin, &end);
+    tg_step_share(s, thread, n_all, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         int32_t t = (int32_t)(i / a->n_heads), h = (int32_t)(i % a->n_heads);
         int32_t block = first_visible(a, s->positions[t]) / TG_PAGE_TOKENS;
+        results from = partial_of(s, a, t, h, block);
+        tg_attend_parts parts = {.head_dim = a->head_dim,
+                                 .n_blocks = s->positions[t] / TG_PAGE_TOKENS + 1 - block,
+                                 .m = from.m,
+                                 .l = from.l,
+                                 .o = from.o,
+                                 .step = n_all,
+                                 .o_step = n_all * a->head_dim};
         tg_step_ahead(s, thread);
-        float *O = s->privates[thread].running, M = -INFINITY, L = 0;
-        for (; block <= s->positions[t] / TG_PAGE_TOKENS; block++) {
-            const float *p = partial_of(s, x, t, h, block);
-            s->kernels->attend_merge(&M, &L, O, p[0], p[1], p + 2, a->head_dim);
-        }
-        s->kernels->attend_finish(y + t * stride + (int64_t)h * a->head_dim, O, L, a->head_dim);
+        s->kernels->attend_finish(y + t * stride + (int64_t)h * a->head_dim, &parts);
     }
 }
 

@@ -178,7 +178,7 @@ static size_t place_privates(tg_device *d, char *memory)
         size_t sample = carve(&at, tg_sample_scratch_bytes(z->n_vocab));
         size_t a8 = carve(&at, tg_a8_bytes((int64_t)few, z->cols, z->n_wide));
         size_t normed = carve(&at, few * (size_t)z->cols * sizeof(float));
-        size_t one = carve(&at, block), running = carve(&at, block);
+        size_t running = carve(&at, block);
         size_t values = carve(&at, (size_t)z->block_bytes);
         size_t many_a8 = carve(&at, tg_a8_bytes(TG_MANY_BLOCK_ROWS, z->cols, z->n_wide));
         size_t many_normed = carve(&at, many * (size_t)z->cols * sizeof(float));
@@ -191,7 +191,6 @@ static size_t place_privates(tg_device *d, char *memory)
             .sample = memory + sample,
             .a8_memory = memory + a8,
             .normed = (float *)(void *)(memory + normed),
-            .block = (float *)(void *)(memory + one),
             .running = (float *)(void *)(memory + running),
             .many = {.values = memory + values,
                      .a8_memory = memory + many_a8,

@@ -26,8 +26,7 @@ typedef struct tg_step_private {
     void *a8_memory;                /* TG_STEP_FEW_TOKENS rows of the widest input, quantized */
     tg_a8 a8;                       /* of the running instruction, in private or shared memory */
     float *normed;                  /* the same rows in float32 */
-    float *block;                   /* attention: o of TG_ATTEND_MAX_QUERIES queries for a block */
-    float *running;                 /* and merged over the blocks so far */
+    float *running;                 /* attention: o of TG_ATTEND_MAX_QUERIES queries, merged */
     struct {                        /* a block of tokens (many.h) */
         char *values;               /* those that no other block or stretch sees */
         void *a8_memory;            /* as in tg_step_shared, for a block's rows */

@@ -3,7 +3,6 @@
 #include "kernel/avx2.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- quantize */
 
@@ -146,52 +145,6 @@ static void add(float *y, const float *x, int32_t n)
         tg_store8(y + i, n - i, _mm256_add_ps(tg_load8(y + i, n - i), tg_load8(x + i, n - i)));
 }
 
-/* ---- keys, values and merging */
-
-static void kv_store_f16(void *k, void *v, int32_t slot, const float *key, const float *value,
-                         int32_t head_dim)
-{
-    enum { NEAREST = _MM_FROUND_TO_NEAREST_INT };
-    uint16_t *to_k = (uint16_t *)k + slot, *to_v = (uint16_t *)v + (size_t)slot * (size_t)head_dim;
-    for (int32_t d = 0; d < head_dim; d += 8) {
-        _Alignas(16) uint16_t h[8];
-        __m128i a = _mm256_cvtps_ph(_mm256_loadu_ps(key + d), NEAREST);
-        __m128i b = _mm256_cvtps_ph(_mm256_loadu_ps(value + d), NEAREST);
-        _mm_store_si128((__m128i *)(void *)h, a);
-        for (int32_t i = 0; i < 8; i++)
-            to_k[(size_t)(d + i) * TG_PAGE_TOKENS] = h[i];
-        _mm_storeu_si128((__m128i *)(void *)(to_v + d), b);
-    }
-}
-
-static void attend_merge(float *M, float *L, float *O, float m, float l, const float *o, int32_t n)
-{
-    if (l == 0) return;
-    if (*L == 0 && *M == -INFINITY) {
-        *M = m;
-        *L = l;
-        memcpy(O, o, (size_t)n * sizeof *O);
-        return;
-    }
-    float top = *M > m ? *M : m;
-    __m256 a = tg_exp8(_mm256_set1_ps(*M - top)), b = tg_exp8(_mm256_set1_ps(m - top));
-    *L = fmaf(*L, _mm256_cvtss_f32(a), l * _mm256_cvtss_f32(b));
-    for (int32_t d = 0; d < n; d += 8) {
-        __m256 more = _mm256_mul_ps(tg_load8(o + d, n - d), b);
-        tg_store8(O + d, n - d, _mm256_fmadd_ps(tg_load8(O + d, n - d), a, more));
-    }
-    *M = top;
-}
-
-static void attend_finish(float *y, const float *O, float L, int32_t n)
-{
-    __m256 l = _mm256_set1_ps(L);
-    for (int32_t d = 0; d < n; d += 8) {
-        __m256 v = _mm256_div_ps(tg_load8(O + d, n - d), l);
-        tg_store8(y + d, n - d, L == 0 ? _mm256_setzero_ps() : v);
-    }
-}
-
 void tg_kernels_fill_avx2(tg_kernels *k)
 {
     k->quantize = quantize;
@@ -200,9 +153,8 @@ void tg_kernels_fill_avx2(tg_kernels *k)
     k->glu[TG_ACT_SILU] = glu_silu;
     k->glu[TG_ACT_GELU_TANH] = glu_gelu_tanh;
     k->add = add;
-    k->kv_store[TG_KV_F16] = kv_store_f16;
-    k->attend_merge = attend_merge;
-    k->attend_finish = attend_finish;
+    k->kv_store[TG_KV_F16] = tg_avx2_kv_store_f16;
+    k->attend_finish = tg_avx2_attend_finish;
     k->attend[TG_KV_F32] = tg_avx2_attend_f32;
     k->attend[TG_KV_F16] = tg_avx2_attend_f16;
     k->sample_row = tg_avx2_sample_row;

@@ -14,6 +14,8 @@ tg_matmul_fn tg_avx2_matmul_f32, tg_avx2_matmul_f16, tg_avx2_matmul_bf16;
  * scratch does not hold what a few tokens bring to it. */
 bool tg_avx2_matmul_many(const tg_matmul *m, tg_layout l);
 tg_attend_fn tg_avx2_attend_f32, tg_avx2_attend_f16;
+tg_attend_finish_fn tg_avx2_attend_finish;
+tg_kv_store_fn tg_avx2_kv_store_f16;
 tg_sample_row_fn tg_avx2_sample_row;
 uint64_t tg_avx2_sum_words(const uint64_t *p, int64_t n);
 uint32_t tg_avx2_sum_products(const uint8_t *u, const int8_t *s, int64_t n_rounds);
@@ -79,6 +81,102 @@ TG_INLINE __m256 tg_exp8(__m256 x)
 TG_INLINE __m256 tg_load_f16x8(const void *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+/* ---- 16 floats, by the names that avx2_attend.h knows them under */
+
+typedef struct tg_v16 {
+    __m256 lo, hi;
+} tg_v16;
+
+typedef tg_v16 tg_m16; /* all ones or all zeros a lane */
+
+/* `n` is how many lanes exist, 8 or at least 16; absent ones load as 0 and are not stored. */
+TG_INLINE tg_v16 tg_v16_load(const float *p, int64_t n)
+{
+    return (tg_v16){_mm256_loadu_ps(p), n < 16 ? _mm256_setzero_ps() : _mm256_loadu_ps(p + 8)};
+}
+
+TG_INLINE void tg_v16_store(float *p, int64_t n, tg_v16 v)
+{
+    _mm256_storeu_ps(p, v.lo);
+    if (n >= 16) _mm256_storeu_ps(p + 8, v.hi);
+}
+
+TG_INLINE tg_v16 tg_v16_load_f16(const uint16_t *p, int64_t n)
+{
+    return (tg_v16){tg_load_f16x8(p), n < 16 ? _mm256_setzero_ps() : tg_load_f16x8(p + 8)};
+}
+
+TG_INLINE tg_v16 tg_v16_set(float x)
+{
+    return (tg_v16){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+
+TG_INLINE tg_v16 tg_v16_add(tg_v16 a, tg_v16 b)
+{
+    return (tg_v16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+}
+
+TG_INLINE tg_v16 tg_v16_sub(tg_v16 a, tg_v16 b)
+{
+    return (tg_v16){_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)};
+}
+
+TG_INLINE tg_v16 tg_v16_mul(tg_v16 a, tg_v16 b)
+{
+    return (tg_v16){_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
+}
+
+TG_INLINE tg_v16 tg_v16_div(tg_v16 a, tg_v16 b)
+{
+    return (tg_v16){_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)};
+}
+
+TG_INLINE tg_v16 tg_v16_max(tg_v16 a, tg_v16 b) /* a > b ? a : b */
+{
+    return (tg_v16){_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
+}
+
+TG_INLINE tg_v16 tg_v16_fma(tg_v16 a, tg_v16 b, tg_v16 c)
+{
+    return (tg_v16){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+
+TG_INLINE tg_v16 tg_v16_exp(tg_v16 x)
+{
+    return (tg_v16){tg_exp8(x.lo), tg_exp8(x.hi)};
+}
+
+TG_INLINE float tg_v16_fold_sum(tg_v16 x)
+{
+    return tg_fold_sum(x.lo, x.hi);
+}
+
+TG_INLINE float tg_v16_fold_max(tg_v16 x)
+{
+    return tg_fold_max(x.lo, x.hi);
+}
+
+TG_INLINE __m256 tg_mask8_range(int32_t first, int32_t last, int at)
+{
+    __m256i place =
+        _mm256_add_epi32(_mm256_set1_epi32(at), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32(first), place);
+    __m256i high = _mm256_cmpgt_epi32(place, _mm256_set1_epi32(last));
+    __m256i hidden = _mm256_or_si256(low, high);
+    return _mm256_castsi256_ps(_mm256_xor_si256(hidden, _mm256_set1_epi32(-1)));
+}
+
+/* Lanes of the places [at, at + 16) that lie in first..last. */
+TG_INLINE tg_m16 tg_m16_range(int32_t first, int32_t last, int at)
+{
+    return (tg_m16){tg_mask8_range(first, last, at), tg_mask8_range(first, last, at + 8)};
+}
+
+TG_INLINE tg_v16 tg_v16_select(tg_m16 m, tg_v16 a, tg_v16 b) /* m ? a : b */
+{
+    return (tg_v16){_mm256_blendv_ps(b.lo, a.lo, m.lo), _mm256_blendv_ps(b.hi, a.hi, m.hi)};
 }
 
 #endif

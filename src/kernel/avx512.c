@@ -3,7 +3,6 @@
 #include "kernel/avx512.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- norms, rotary positions, gated units */
 
@@ -72,56 +71,6 @@ static void add(float *y, const float *x, int32_t n)
     }
 }
 
-/* ---- keys, values and merging */
-
-static void kv_store_f16(void *k, void *v, int32_t slot, const float *key, const float *value,
-                         int32_t head_dim)
-{
-    enum { NEAREST = _MM_FROUND_TO_NEAREST_INT };
-    uint16_t *to_k = (uint16_t *)k + slot, *to_v = (uint16_t *)v + (size_t)slot * (size_t)head_dim;
-    for (int32_t d = 0; d < head_dim; d += 8) {
-        _Alignas(16) uint16_t h[8];
-        __m128i a = _mm256_cvtps_ph(_mm256_loadu_ps(key + d), NEAREST);
-        __m128i b = _mm256_cvtps_ph(_mm256_loadu_ps(value + d), NEAREST);
-        _mm_store_si128((__m128i *)(void *)h, a);
-        for (int32_t i = 0; i < 8; i++)
-            to_k[(size_t)(d + i) * TG_PAGE_TOKENS] = h[i];
-        _mm_storeu_si128((__m128i *)(void *)(to_v + d), b);
-    }
-}
-
-static void attend_merge(float *M, float *L, float *O, float m, float l, const float *o, int32_t n)
-{
-    if (l == 0) return;
-    if (*L == 0 && *M == -INFINITY) {
-        *M = m;
-        *L = l;
-        memcpy(O, o, (size_t)n * sizeof *O);
-        return;
-    }
-    float top = *M > m ? *M : m;
-    __m512 a = tg_exp16(_mm512_set1_ps(*M - top)), b = tg_exp16(_mm512_set1_ps(m - top));
-    *L = _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(*L), _mm512_castps512_ps128(a),
-                                    _mm_set_ss(l * _mm512_cvtss_f32(b))));
-    for (int32_t d = 0; d < n; d += 16) {
-        __mmask16 k = tg_mask16(n - d);
-        __m512 add = _mm512_mul_ps(_mm512_maskz_loadu_ps(k, o + d), b);
-        __m512 old = _mm512_maskz_loadu_ps(k, O + d);
-        _mm512_mask_storeu_ps(O + d, k, _mm512_fmadd_ps(old, a, add));
-    }
-    *M = top;
-}
-
-static void attend_finish(float *y, const float *O, float L, int32_t n)
-{
-    __m512 l = _mm512_set1_ps(L);
-    for (int32_t d = 0; d < n; d += 16) {
-        __mmask16 k = tg_mask16(n - d);
-        __m512 v = _mm512_div_ps(_mm512_maskz_loadu_ps(k, O + d), l);
-        _mm512_mask_storeu_ps(y + d, k, L == 0 ? _mm512_setzero_ps() : v);
-    }
-}
-
 void tg_kernels_fill_avx512(tg_kernels *k)
 {
     k->quantize = tg_avx512_quantize;
@@ -130,9 +79,8 @@ void tg_kernels_fill_avx512(tg_kernels *k)
     k->glu[TG_ACT_SILU] = glu_silu;
     k->glu[TG_ACT_GELU_TANH] = glu_gelu_tanh;
     k->add = add;
-    k->kv_store[TG_KV_F16] = kv_store_f16;
-    k->attend_merge = attend_merge;
-    k->attend_finish = attend_finish;
+    k->kv_store[TG_KV_F16] = tg_avx512_kv_store_f16;
+    k->attend_finish = tg_avx512_attend_finish;
     k->attend[TG_KV_F32] = tg_avx512_attend_f32;
     k->attend[TG_KV_F16] = tg_avx512_attend_f16;
     k->sample_row = tg_avx512_sample_row;

@@ -11,6 +11,8 @@
 extern tg_matmul_fn *const tg_avx512_matmul[TG_LAYOUT_COUNT];
 tg_matmul_fn tg_avx512_matmul_f32, tg_avx512_matmul_f16, tg_avx512_matmul_bf16;
 tg_attend_fn tg_avx512_attend_f32, tg_avx512_attend_f16;
+tg_attend_finish_fn tg_avx512_attend_finish;
+tg_kv_store_fn tg_avx512_kv_store_f16;
 tg_sample_row_fn tg_avx512_sample_row;
 void tg_avx512_quantize(const tg_a8 *out, const float *x, int32_t n);
 uint64_t tg_avx512_sum_words(const uint64_t *p, int64_t n);
@@ -57,6 +59,93 @@ TG_INLINE __m512 tg_exp16(__m512 x)
     __m512i e = _mm512_slli_epi32(i, 23);
     p = _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), e));
     return _mm512_mask_mov_ps(p, is_zero, _mm512_setzero_ps());
+}
+
+/* ---- 16 floats, by the names that avx2_attend.h knows them under */
+
+typedef __m512 tg_v16;
+typedef __mmask16 tg_m16;
+
+/* `n` is how many lanes exist, from 1 on; absent ones load as 0 and are not stored. */
+TG_INLINE tg_v16 tg_v16_load(const float *p, int64_t n)
+{
+    return n >= 16 ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(tg_mask16(n), p);
+}
+
+TG_INLINE void tg_v16_store(float *p, int64_t n, tg_v16 v)
+{
+    if (n >= 16)
+        _mm512_storeu_ps(p, v);
+    else
+        _mm512_mask_storeu_ps(p, tg_mask16(n), v);
+}
+
+TG_INLINE tg_v16 tg_v16_load_f16(const uint16_t *p, int64_t n)
+{
+    if (n >= 16) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(tg_mask16(n), p));
+}
+
+TG_INLINE tg_v16 tg_v16_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+TG_INLINE tg_v16 tg_v16_add(tg_v16 a, tg_v16 b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+TG_INLINE tg_v16 tg_v16_sub(tg_v16 a, tg_v16 b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+TG_INLINE tg_v16 tg_v16_mul(tg_v16 a, tg_v16 b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+TG_INLINE tg_v16 tg_v16_div(tg_v16 a, tg_v16 b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+TG_INLINE tg_v16 tg_v16_fma(tg_v16 a, tg_v16 b, tg_v16 c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+TG_INLINE tg_v16 tg_v16_max(tg_v16 a, tg_v16 b) /* a > b ? a : b */
+{
+    return _mm512_max_ps(a, b);
+}
+
+TG_INLINE tg_v16 tg_v16_exp(tg_v16 x)
+{
+    return tg_exp16(x);
+}
+
+TG_INLINE float tg_v16_fold_sum(tg_v16 x)
+{
+    return tg_fold_sum(x);
+}
+
+TG_INLINE float tg_v16_fold_max(tg_v16 x)
+{
+    return tg_fold_max(x);
+}
+
+/* Lanes of the places [at, at + 16) that lie in first..last, all in [0, 64). */
+TG_INLINE tg_m16 tg_m16_range(int32_t first, int32_t last, int at)
+{
+    uint64_t up = ~(uint64_t)0 << first, down = ~(uint64_t)0 >> (63 - last);
+    return (tg_m16)((up & down) >> at);
+}
+
+TG_INLINE tg_v16 tg_v16_select(tg_m16 m, tg_v16 a, tg_v16 b) /* m ? a : b */
+{
+    return _mm512_mask_mov_ps(b, m, a);
 }
 
 #endif

@@ -159,16 +159,31 @@ typedef struct tg_attend {
     int32_t n_queries;     /* > 0 */
     const float *const *q; /* n_queries rows of head_dim */
     const int32_t *first;  /* per query: visible keys are first <= j <= last, in [0, 64) */
-    const int32_t *last;   /* last < first: none visible, and m = -inf, l = 0, o = 0 */
+    const int32_t *last;   /* last < first: none visible; m = -inf, l = 0, o = 0, unless is_more,
+                              when nothing changes */
     float scale;
-    float *m, *l;  /* [n_queries] */
-    float *o;      /* [n_queries][head_dim] */
-    void *scratch; /* TG_ATTEND_SCRATCH_BYTES, 64-aligned */
+    bool is_more;     /* m, l and o hold the blocks before: this one is merged into them */
+    float *m, *l;     /* [n_queries]; m = -inf with l = 0 is empty */
+    float *o;         /* [n_queries][head_dim] */
+    const void *next; /* K of the block that will be asked for next (its V follows as this one's
+                         does), to be prefetched; NULL: unknown */
+    void *scratch;    /* TG_ATTEND_SCRATCH_BYTES, 64-aligned */
 } tg_attend;
 
 enum { TG_ATTEND_SCRATCH_BYTES = 512 * 64 * 4 * 2 + 64 * 1024, TG_ATTEND_MAX_QUERIES = 64 };
 
 typedef void tg_attend_fn(const tg_attend *a);
+
+/* The blocks of one query in ascending order, as attend left them apart. */
+typedef struct tg_attend_parts {
+    int32_t head_dim, n_blocks;
+    const float *m, *l, *o; /* of the first block */
+    int64_t step, o_step;   /* floats from m and l, and from o, to those of the next block */
+} tg_attend_parts;
+
+/* y [head_dim] = O / L of all blocks merged (contract 12), zeros when L is 0. A block with l = 0
+ * changes nothing. */
+typedef void tg_attend_finish_fn(float *y, const tg_attend_parts *parts);
 
 /* Writes one token's K and V (n = head_dim) to place `slot` (0..63) of a page. */
 typedef void tg_kv_store_fn(void *k, void *v, int32_t slot, const float *key, const float *value,
@@ -217,11 +232,7 @@ typedef struct tg_kernels {
     void (*add)(float *y, const float *x, int32_t n);
     tg_kv_store_fn *kv_store[TG_KV_TYPE_COUNT];
     tg_attend_fn *attend[TG_KV_TYPE_COUNT];
-    /* Merges a block (m, l, o [n]) into a running (*M, *L, O [n]); *M = -inf with *L = 0 is
-     * empty, and a block with l = 0 changes nothing. */
-    void (*attend_merge)(float *M, float *L, float *O, float m, float l, const float *o, int32_t n);
-    /* y [n] = O / L, zeros when L is 0. */
-    void (*attend_finish)(float *y, const float *O, float L, int32_t n);
+    tg_attend_finish_fn *attend_finish;
     tg_sample_row_fn *sample_row;
     /* Yardsticks: how fast this processor reads and multiplies, by loops that do nothing else. What
      * they return proves that they did it.

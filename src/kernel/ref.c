@@ -106,7 +106,6 @@ void tg_kernels_fill_ref(tg_kernels *k)
         .add = add,
         .kv_store = {[TG_KV_F32] = tg_ref_kv_store_f32, [TG_KV_F16] = tg_ref_kv_store_f16},
         .attend = {[TG_KV_F32] = tg_ref_attend_f32, [TG_KV_F16] = tg_ref_attend_f16},
-        .attend_merge = tg_ref_attend_merge,
         .attend_finish = tg_ref_attend_finish,
         .sample_row = tg_ref_sample_row,
         .sum_words = tg_ref_sum_words,

@@ -62,8 +62,7 @@ static inline float tg_fold_max16(float l[16])
 extern tg_matmul_fn *const tg_ref_matmul[TG_LAYOUT_COUNT];
 extern tg_embed_fn *const tg_ref_embed[TG_LAYOUT_COUNT];
 tg_attend_fn tg_ref_attend_f32, tg_ref_attend_f16;
-void tg_ref_attend_merge(float *M, float *L, float *O, float m, float l, const float *o, int32_t n);
-void tg_ref_attend_finish(float *y, const float *O, float L, int32_t n);
+tg_attend_finish_fn tg_ref_attend_finish;
 tg_kv_store_fn tg_ref_kv_store_f32, tg_ref_kv_store_f16;
 tg_sample_row_fn tg_ref_sample_row;
 uint64_t tg_ref_sum_words(const uint64_t *p, int64_t n);

@@ -4,10 +4,13 @@
  * A key beyond the visible range may hold anything, NaN too: no product with it is ever formed. */
 #include "kernel/ref.h"
 
+enum { MAX_DIM = 512 };
+
 typedef float load_fn(const void *p, size_t i);
 
-/* Scores, probabilities and their sum of one query; p is 0 at invisible places. */
-TG_INLINE void score_block(const tg_attend *a, int query, load_fn *load, float p[TG_PAGE_TOKENS])
+/* Scores, probabilities of the visible places and their sum, of one query. */
+TG_INLINE void score_block(const tg_attend *a, int query, load_fn *load, float p[TG_PAGE_TOKENS],
+                           float *m_out, float *l_out)
 {
     float lane[16];
     for (int j = 0; j < 16; j++)
@@ -26,34 +29,11 @@ TG_INLINE void score_block(const tg_attend *a, int query, load_fn *load, float p
         p[j] = tg_exp_ref(p[j] - m);
         lane[j % 16] = lane[j % 16] + p[j];
     }
-    a->m[query] = m;
-    a->l[query] = tg_fold_sum16(lane);
+    *m_out = m;
+    *l_out = tg_fold_sum16(lane);
 }
 
-TG_INLINE void attend(const tg_attend *a, load_fn *load)
-{
-    size_t n = (size_t)a->head_dim;
-    for (int query = 0; query < a->n_queries; query++) {
-        float p[TG_PAGE_TOKENS], *o = a->o + (size_t)query * n;
-        score_block(a, query, load, p);
-        memset(o, 0, n * sizeof *o);
-        for (int j = a->first[query]; j <= a->last[query]; j++)
-            for (size_t d = 0; d < n; d++)
-                o[d] = fmaf(p[j], load(a->v, (size_t)j * n + d), o[d]);
-    }
-}
-
-void tg_ref_attend_f32(const tg_attend *a)
-{
-    attend(a, tg_load_f32);
-}
-
-void tg_ref_attend_f16(const tg_attend *a)
-{
-    attend(a, tg_load_f16);
-}
-
-void tg_ref_attend_merge(float *M, float *L, float *O, float m, float l, const float *o, int32_t n)
+static void merge(float *M, float *L, float *O, float m, float l, const float *o, int32_t n)
 {
     if (l == 0) return;
     if (*L == 0 && *M == -INFINITY) {
@@ -70,9 +50,42 @@ void tg_ref_attend_merge(float *M, float *L, float *O, float m, float l, const f
     *M = top;
 }
 
-void tg_ref_attend_finish(float *y, const float *O, float L, int32_t n)
+TG_INLINE void attend(const tg_attend *a, load_fn *load)
 {
-    for (int32_t d = 0; d < n; d++)
+    size_t n = (size_t)a->head_dim;
+    TG_ASSERT(n <= MAX_DIM);
+    for (int query = 0; query < a->n_queries; query++) {
+        float p[TG_PAGE_TOKENS], o[MAX_DIM] = {0}, m, l;
+        score_block(a, query, load, p, &m, &l);
+        for (int j = a->first[query]; j <= a->last[query]; j++)
+            for (size_t d = 0; d < n; d++)
+                o[d] = fmaf(p[j], load(a->v, (size_t)j * n + d), o[d]);
+        if (!a->is_more) {
+            a->m[query] = -INFINITY;
+            a->l[query] = 0;
+            memset(a->o + (size_t)query * n, 0, n * sizeof *o);
+        }
+        merge(&a->m[query], &a->l[query], a->o + (size_t)query * n, m, l, o, a->head_dim);
+    }
+}
+
+void tg_ref_attend_f32(const tg_attend *a)
+{
+    attend(a, tg_load_f32);
+}
+
+void tg_ref_attend_f16(const tg_attend *a)
+{
+    attend(a, tg_load_f16);
+}
+
+void tg_ref_attend_finish(float *y, const tg_attend_parts *x)
+{
+    float M = -INFINITY, L = 0, O[MAX_DIM];
+    TG_ASSERT(x->head_dim <= MAX_DIM);
+    for (int32_t b = 0; b < x->n_blocks; b++)
+        merge(&M, &L, O, x->m[b * x->step], x->l[b * x->step], x->o + b * x->o_step, x->head_dim);
+    for (int32_t d = 0; d < x->head_dim; d++)
         y[d] = L == 0 ? 0.0f : O[d] / L;
 }
 

@@ -74,14 +74,20 @@ static void make_attend(check *c, attend_case *x, tg_kv_type type, int32_t dim, 
     x->a.last = x->last;
 }
 
-/* Runs `f` with outputs and scratch in buffers at, at + 1, ...; outputs are returned in *a. */
-static void run_attend(tg_attend_fn *f, tg_attend *a, int at)
+/* Runs `f` with outputs and scratch in buffers at, at + 1, ...; outputs are returned in *a. With
+ * is_more every third query has nothing to merge into. */
+static void run_attend(check *c, tg_attend_fn *f, tg_attend *a, int at)
 {
-    size_t n = (size_t)a->n_queries;
+    size_t n = (size_t)a->n_queries, dim = (size_t)a->head_dim;
     a->m = end_buffer(at, 4 * n);
     a->l = end_buffer(at + 1, 4 * n);
-    a->o = end_buffer(at + 2, 4 * n * (size_t)a->head_dim);
+    a->o = end_buffer(at + 2, 4 * n * dim);
     a->scratch = end_buffer(at + 3, TG_ATTEND_SCRATCH_BYTES);
+    for (size_t i = 0; i < n && a->is_more; i++) {
+        a->m[i] = i % 3 == 1 ? -INFINITY : next_normal(c) * 3;
+        a->l[i] = i % 3 == 1 ? 0 : 1 + fabsf(next_normal(c));
+        fill_floats(c, a->o + i * dim, dim, CALM);
+    }
     f(a);
 }
 
@@ -98,9 +104,13 @@ static void check_attend_of(check *c, tg_kv_type type)
                  shape, how);
         attend_case x;
         make_attend(c, &x, type, dim, n, shape, how);
+        x.a.is_more = next_below(c, 2);
+        x.a.next = next_below(c, 2) ? x.a.k : NULL;
         tg_attend got = x.a, want = x.a;
-        run_attend(c->k->attend[type], &got, 6);
-        run_attend(c->ref->attend[type], &want, 10);
+        uint64_t rng = c->rng;
+        run_attend(c, c->k->attend[type], &got, 6);
+        c->rng = rng;
+        run_attend(c, c->ref->attend[type], &want, 10);
         compare_floats(c, "m", got.m, want.m, (size_t)n);
         compare_floats(c, "l", got.l, want.l, (size_t)n);
         compare_floats(c, "o", got.o, want.o, (size_t)n * (size_t)dim);
@@ -236,16 +246,19 @@ static void truth_attend_of(check *c, tg_kv_type type)
             k[i] = k[i] == 0x7e01 ? k[i] : (uint16_t)(0x3800 | (next_u32(c) & 0x87ff));
             v[i] = v[i] == 0xfe01 ? v[i] : (uint16_t)(0x3800 | (next_u32(c) & 0x87ff));
         }
-        run_attend(c->ref->attend[type], &x.a, 6);
+        run_attend(c, c->ref->attend[type], &x.a, 6);
         for (int i = 0; i < x.a.n_queries; i++)
             truth_attend_query(c, &x.a, type, i);
     }
 }
 
+static void truth_attend_more(check *c);
+
 static void truth_attend_f32(check *c)
 {
     truth_exp(c);
     truth_attend_of(c, TG_KV_F32);
+    truth_attend_more(c);
 }
 
 static void truth_attend_f16(check *c)
@@ -253,49 +266,114 @@ static void truth_attend_f16(check *c)
     truth_attend_of(c, TG_KV_F16);
 }
 
-static void check_merge(check *c)
+/* Blocks of one query as attend leaves them: apart by more than their length, some empty. */
+typedef struct parts_case {
+    tg_attend_parts parts;
+    float *m, *l, *o;
+} parts_case;
+
+static void make_parts(check *c, parts_case *x, int32_t n, int32_t n_blocks, int kind)
 {
-    for (int32_t i = 0; i < 130 * 6; i++) {
-        int32_t n = i % 130, kind = i / 130;
-        size_t bytes = 4 * (size_t)n;
-        snprintf(c->what, sizeof c->what, "n %d, kind %d", n, kind);
-        float *o = end_buffer(0, bytes), *got = end_buffer(1, bytes), *want = end_buffer(2, bytes);
-        mood how = kind == 5 ? POISONED : CALM;
-        fill_floats(c, o, (size_t)n, how);
-        fill_floats(c, got, (size_t)n, how);
-        memcpy(want, got, bytes);
-        float m = next_normal(c) * 30, l = 1 + fabsf(next_normal(c));
-        float M = next_normal(c) * 30, L = 1 + fabsf(next_normal(c));
-        if (kind == 1) M = -INFINITY, L = 0;
-        if (kind == 2) m = -INFINITY, l = 0;
-        if (kind == 3) M = -INFINITY, L = 0, m = -INFINITY, l = 0;
-        if (kind == 4) M = m;
-        float M2 = M, L2 = L;
-        c->k->attend_merge(&M, &L, got, m, l, o, n);
-        c->ref->attend_merge(&M2, &L2, want, m, l, o, n);
-        compare_floats(c, "M", &M, &M2, 1);
-        compare_floats(c, "L", &L, &L2, 1);
-        compare_floats(c, "O", got, want, (size_t)n);
-        c->k->attend_finish(o, got, kind == 3 ? 0 : L, n);
-        for (int32_t j = 0; j < n; j++)
-            want[j] = kind == 3 || L == 0 ? 0 : want[j] / L;
-        compare_floats(c, "y", o, want, (size_t)n);
+    int32_t step = 1 + next_below(c, 4), o_step = n + next_below(c, 3);
+    size_t n_steps = (size_t)step * (size_t)(n_blocks - 1) + 1;
+    size_t n_floats = (size_t)o_step * (size_t)(n_blocks - 1) + (size_t)n;
+    x->m = end_buffer(0, 4 * n_steps);
+    x->l = end_buffer(1, 4 * n_steps);
+    x->o = end_buffer(2, 4 * n_floats);
+    fill_floats(c, x->o, n_floats, kind == 5 ? POISONED : CALM);
+    for (int32_t b = 0; b < n_blocks; b++) {
+        bool is_empty = kind == 1 || (kind == 2 && next_below(c, 3) == 0);
+        x->m[b * step] = is_empty ? -INFINITY : kind == 3 ? 7 : next_normal(c) * 30;
+        x->l[b * step] = is_empty ? 0 : 1 + fabsf(next_normal(c));
+        if (kind == 4 && next_below(c, 8) == 0) x->l[b * step] = NAN;
+    }
+    x->parts = (tg_attend_parts){.head_dim = n,
+                                 .n_blocks = n_blocks,
+                                 .m = x->m,
+                                 .l = x->l,
+                                 .o = x->o,
+                                 .step = step,
+                                 .o_step = o_step};
+}
+
+static void check_finish(check *c)
+{
+    static const int32_t dims[] = {8, 16, 24, 64, 72, 80, 128, 200, 256, 512};
+    static const int32_t counts[] = {1, 2, 3, 15, 16, 17, 18, 33, 70};
+    for (size_t i = 0; i < TG_COUNT(dims) * TG_COUNT(counts) * 6; i++) {
+        int32_t n = dims[i % TG_COUNT(dims)];
+        int32_t n_blocks = counts[i / TG_COUNT(dims) % TG_COUNT(counts)];
+        int kind = (int)(i / TG_COUNT(dims) / TG_COUNT(counts));
+        snprintf(c->what, sizeof c->what, "head_dim %d, blocks %d, kind %d", n, n_blocks, kind);
+        parts_case x;
+        make_parts(c, &x, n, n_blocks, kind);
+        float *got = end_buffer(3, 4 * (size_t)n), *want = end_buffer(4, 4 * (size_t)n);
+        c->k->attend_finish(got, &x.parts);
+        c->ref->attend_finish(want, &x.parts);
+        compare_floats(c, "y", got, want, (size_t)n);
     }
 }
 
-/* Two blocks merged are the softmax over both. */
-static void truth_merge(check *c)
+/* Blocks merged are the softmax over all of them. */
+static void truth_finish(check *c)
 {
     for (int i = 0; i < 1000; i++) {
-        float M = next_normal(c) * 20, L = 1 + fabsf(next_normal(c)), O = next_normal(c), y;
-        float m = next_normal(c) * 20, l = 1 + fabsf(next_normal(c)), o = next_normal(c);
-        snprintf(c->what, sizeof c->what, "M %g, m %g", (double)M, (double)m);
-        double top = fmax((double)M, (double)m), a = exp((double)M - top), b = exp((double)m - top);
-        double want = ((double)O * a + (double)o * b) / ((double)L * a + (double)l * b);
-        double mass = (fabs((double)O) * a + fabs((double)o) * b) / ((double)L * a + (double)l * b);
-        c->ref->attend_merge(&M, &L, &O, m, l, &o, 1);
-        c->ref->attend_finish(&y, &O, L, 1);
-        compare_bound(c, "y", 0, (double)y, want, mass * 100 * 0x1p-24);
+        parts_case x;
+        int32_t n = 8, n_blocks = 1 + next_below(c, 40), kind = next_below(c, 3);
+        make_parts(c, &x, n, n_blocks, kind);
+        float y[8];
+        double top = -INFINITY, L = 0;
+        c->ref->attend_finish(y, &x.parts);
+        for (int32_t b = 0; b < n_blocks; b++)
+            top = fmax(top, (double)x.m[b * x.parts.step]);
+        for (int32_t b = 0; b < n_blocks; b++)
+            if (x.l[b * x.parts.step] > 0)
+                L += (double)x.l[b * x.parts.step] * exp((double)x.m[b * x.parts.step] - top);
+        for (int32_t d = 0; d < n; d++) {
+            double o = 0, mass = 0;
+            for (int32_t b = 0; b < n_blocks && L > 0; b++) {
+                double w = exp((double)x.m[b * x.parts.step] - top) / L;
+                w = x.l[b * x.parts.step] > 0 ? w * (double)x.o[b * x.parts.o_step + d] : 0;
+                o += w;
+                mass += fabs(w);
+            }
+            snprintf(c->what, sizeof c->what, "%d blocks, kind %d", n_blocks, kind);
+            compare_bound(c, "y", (size_t)d, (double)y[d], o, mass * (100 + n_blocks) * 0x1p-24);
+        }
+    }
+}
+
+/* A call that merges is the block and then the merging of contract 12. */
+static void truth_attend_more(check *c)
+{
+    for (int i = 0; i < 200; i++) {
+        attend_case x;
+        make_attend(c, &x, TG_KV_F32, 16, 1, i % 6, CALM);
+        snprintf(c->what, sizeof c->what, "merging, case %d", i);
+        x.a.is_more = i % 2;
+        run_attend(c, c->ref->attend[TG_KV_F32], &x.a, 6);
+        float m[2] = {x.a.m[0], 0}, l[2] = {x.a.l[0], 0}, o[32], y[16], want[16];
+        memcpy(o, x.a.o, sizeof want);
+        tg_attend block = x.a;
+        block.is_more = false;
+        run_attend(c, c->ref->attend[TG_KV_F32], &block, 10);
+        m[1] = block.m[0];
+        l[1] = block.l[0];
+        memcpy(o + 16, block.o, sizeof want);
+        tg_attend_parts both = {
+            .head_dim = 16, .n_blocks = 2, .m = m, .l = l, .o = o, .step = 1, .o_step = 16};
+        c->ref->attend_finish(want, &both);
+        x.a.is_more = true;
+        x.a.m[0] = m[0];
+        x.a.l[0] = l[0];
+        memcpy(x.a.o, o, sizeof want);
+        c->ref->attend[TG_KV_F32](&x.a);
+        both.n_blocks = 1;
+        both.m = x.a.m;
+        both.l = x.a.l;
+        both.o = x.a.o;
+        c->ref->attend_finish(y, &both);
+        compare_floats(c, "y", y, want, 16);
     }
 }
 
