@@ -59,6 +59,7 @@ TIER_avx2   := $(TIER_OPT) -mavx2 -mfma -mf16c
 TIER_avx512 := $(TIER_OPT) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
 $(B)/kernel/avx2.o $(B)/kernel/avx2_%.o: TIER = $(TIER_avx2)
 $(B)/kernel/avx512.o $(B)/kernel/avx512_%.o: TIER = $(TIER_avx512)
+$(B)/kernel/avx512_attend_bf16.o: TIER = $(TIER_avx512) -mavx512bf16
 
 # A changed flag rebuilds everything; the file changes only when its content does.
 $(B)/flags: FORCE

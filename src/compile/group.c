@@ -77,6 +77,12 @@ tg_status tg_graph_group(tg_graph *g, tg_program *p, tg_arena *arena, tg_err *e)
         layers[l] = (tg_layer){group, p->kv_groups[group].n_layers++};
     }
     for (int32_t i = 0; i < p->n_kv_groups; i++) {
+        int32_t n_dims = tg_kv_type_dims(p->kv_type), head_dim = p->kv_groups[i].head_dim;
+        if (head_dim % n_dims != 0)
+            return tg_fail(e, TG_E_UNSUPPORTED,
+                           "kv %s takes heads whose dimensions are a multiple of %d, and this "
+                           "model's have %d; use f16",
+                           tg_kv_type_name(p->kv_type), n_dims, head_dim);
         p->kv_groups[i].page_bytes = tg_kv_page_bytes(&p->kv_groups[i], p->kv_type);
         if (p->kv_groups[i].page_bytes < 0)
             return tg_fail(e, TG_E_UNSUPPORTED, "a page of KV group %d does not fit in memory", i);

@@ -50,12 +50,15 @@ static int32_t head_of(const query_set *z, int32_t i)
     return z->first_head + i % z->n_heads;
 }
 
-static void make_set(query_set *z, const tg_step *s, const tg_instr *x, int32_t first_token,
-                     int32_t n_tokens, int32_t head_set)
-{
-    const tg_attrs *a = &x->attrs;
+/* Query heads of token 0, and the floats from a token's to the next one's. */
+typedef struct query_rows {
+    const float *at;
     int64_t stride;
-    const float *q = tg_step_value(s, x->in[0], &stride);
+} query_rows;
+
+static void make_set(query_set *z, const tg_step *s, const tg_attrs *a, query_rows rows,
+                     int32_t first_token, int32_t n_tokens, int32_t head_set)
+{
     int32_t group = a->n_heads / a->n_kv_heads;
     int32_t skipped = head_set % n_parts(a) * TG_ATTEND_MAX_QUERIES;
     z->kv_head = head_set / n_parts(a);
@@ -66,7 +69,7 @@ static void make_set(query_set *z, const tg_step *s, const tg_instr *x, int32_t 
     z->n_tokens = n_tokens;
     for (int32_t i = 0; i < z->n; i++) {
         int32_t t = token_of(z, i);
-        z->q[i] = q + t * stride + (int64_t)head_of(z, i) * a->head_dim;
+        z->q[i] = rows.at + t * rows.stride + (int64_t)head_of(z, i) * a->head_dim;
         z->begin[i] = first_visible(a, s->positions[t]);
         z->end[i] = s->positions[t] + 1;
     }
@@ -126,6 +129,17 @@ static float *output_of(const query_set *z, const tg_step *s, const tg_instr *x,
 
 /* ---- many tokens */
 
+/* The set's queries as the KV type wants them. */
+static void convert_set(query_set *z, const tg_step *s, const tg_instr *x, int32_t thread)
+{
+    tg_kv_query_fn *convert = s->kernels->kv_query[s->program->kv_type];
+    float *to = s->privates[thread].queries;
+    for (int32_t i = 0; i < z->n && convert; i++, to += x->attrs.head_dim) {
+        convert(to, z->q[i], x->attrs.head_dim);
+        z->q[i] = to;
+    }
+}
+
 static void walk_blocks(query_set *z, const tg_step *s, const tg_instr *x, int32_t layer,
                         int32_t thread)
 {
@@ -161,6 +175,8 @@ static void attend_many(tg_step *s, const tg_instr *x, int32_t layer, int32_t th
 {
     int32_t per_set = tokens_per_set(&x->attrs);
     int64_t item = 0;
+    query_rows rows;
+    rows.at = tg_step_value(s, x->in[0], &rows.stride);
     for (int32_t row = 0; row < s->counts.n_rows; row++) {
         int32_t begin = s->row_tokens[row], end = s->row_tokens[row + 1];
         for (int32_t t = begin; t < end; t += per_set)
@@ -168,7 +184,8 @@ static void attend_many(tg_step *s, const tg_instr *x, int32_t layer, int32_t th
                 /* Later tokens see more keys: dealing in turn evens that out. */
                 if (item % s->n_threads != thread) continue;
                 query_set z;
-                make_set(&z, s, x, t, TG_MIN(per_set, end - t), h);
+                make_set(&z, s, &x->attrs, rows, t, TG_MIN(per_set, end - t), h);
+                convert_set(&z, s, x, thread);
                 walk_blocks(&z, s, x, layer, thread);
             }
     }
@@ -202,21 +219,42 @@ static void find_row_blocks(const tg_step *s, const tg_attrs *a, int32_t row, in
     *end = s->positions[t + n - 1] / TG_PAGE_TOKENS + 1;
 }
 
-/* The items [begin, end) of a row's (block, head set) pairs. */
-static void attend_row_items(tg_step *s, const tg_instr *x, int32_t layer, int32_t row,
-                             int64_t begin, int64_t end, int32_t thread)
+/* Query rows of all tokens as the KV type wants them: made once by each thread, since its items
+ * come back to them block by block. */
+static query_rows convert_rows(const tg_step *s, const tg_instr *x, int32_t thread)
 {
-    int32_t first, last, t = s->row_tokens[row], n_tokens = s->row_tokens[row + 1] - t;
+    tg_kv_query_fn *convert = s->kernels->kv_query[s->program->kv_type];
+    query_rows rows,
+        made = {s->privates[thread].queries, (int64_t)x->attrs.n_heads * x->attrs.head_dim};
+    rows.at = tg_step_value(s, x->in[0], &rows.stride);
+    if (!convert) return rows;
+    float *to = s->privates[thread].queries;
+    for (int32_t t = 0; t < s->counts.n_tokens; t++, rows.at += rows.stride)
+        for (int32_t h = 0; h < x->attrs.n_heads; h++, to += x->attrs.head_dim)
+            convert(to, rows.at + (int64_t)h * x->attrs.head_dim, x->attrs.head_dim);
+    return made;
+}
+
+/* Some of a row's (block, head set) pairs. */
+typedef struct row_items {
+    int32_t row;
+    int64_t begin, end;
+} row_items;
+
+static void attend_row_items(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread,
+                             query_rows rows, row_items y)
+{
+    int32_t first, last, t = s->row_tokens[y.row], n_tokens = s->row_tokens[y.row + 1] - t;
     int32_t fit = tokens_per_set(&x->attrs), n_sets = n_head_sets(&x->attrs);
-    find_row_blocks(s, &x->attrs, row, &first, &last);
-    for (int64_t i = begin; i < end; i++)
+    find_row_blocks(s, &x->attrs, y.row, &first, &last);
+    for (int64_t i = y.begin; i < y.end; i++)
         for (int32_t j = 0; j < n_tokens; j += fit) {
             int32_t block = first + (int32_t)(i / n_sets), set = (int32_t)(i % n_sets);
             query_set z,
                 after = {.first_token = t, .kv_head = (set + 1) % n_sets / n_parts(&x->attrs)};
             char *v, *next = NULL;
-            if (i + 1 < end) next = get_page(&after, s, layer, block + (set + 1) / n_sets, &v);
-            make_set(&z, s, x, t + j, TG_MIN(fit, n_tokens - j), set);
+            if (i + 1 < y.end) next = get_page(&after, s, layer, block + (set + 1) / n_sets, &v);
+            make_set(&z, s, &x->attrs, rows, t + j, TG_MIN(fit, n_tokens - j), set);
             results to = partial_of(s, &x->attrs, t + j, z.first_head, block);
             tg_step_ahead(s, thread);
             attend_block(&z, s, x, layer, block, next, thread, &to);
@@ -254,11 +292,12 @@ static void attend_few(tg_step *s, const tg_instr *x, int32_t layer, int32_t thr
         n_all += (int64_t)(last - first) * n_head_sets(&x->attrs);
     }
     tg_step_share(s, thread, n_all, &begin, &end);
+    query_rows rows = convert_rows(s, x, thread);
     for (int32_t row = 0; row < s->counts.n_rows; row++) {
         find_row_blocks(s, &x->attrs, row, &first, &last);
         int64_t n = (int64_t)(last - first) * n_head_sets(&x->attrs);
-        attend_row_items(s, x, layer, row, TG_MAX(begin - before, 0), TG_MIN(end - before, n),
-                         thread);
+        attend_row_items(s, x, layer, thread, rows,
+                         (row_items){row, TG_MAX(begin - before, 0), TG_MIN(end - before, n)});
         before += n;
     }
     tg_team_barrier(s->team, thread);

@@ -171,6 +171,8 @@ static size_t place_privates(tg_device *d, char *memory)
 {
     const tg_step_sizes *z = &d->sizes;
     size_t few = TG_STEP_FEW_TOKENS, many = TG_MANY_BLOCK_ROWS, at = 0;
+    size_t n_made = TG_MAX((size_t)TG_ATTEND_MAX_QUERIES, few * (size_t)z->n_heads);
+    size_t made = n_made * (size_t)z->head_dim * sizeof(float);
     size_t block = (size_t)TG_ATTEND_MAX_QUERIES * (size_t)z->head_dim * sizeof(float);
     for (int32_t i = 0; i < tg_team_n_threads(d->team); i++) {
         size_t matmul = carve(&at, TG_MATMUL_SCRATCH_BYTES);
@@ -178,7 +180,7 @@ static size_t place_privates(tg_device *d, char *memory)
         size_t sample = carve(&at, tg_sample_scratch_bytes(z->n_vocab));
         size_t a8 = carve(&at, tg_a8_bytes((int64_t)few, z->cols, z->n_wide));
         size_t normed = carve(&at, few * (size_t)z->cols * sizeof(float));
-        size_t running = carve(&at, block);
+        size_t running = carve(&at, block), queries = carve(&at, made);
         size_t values = carve(&at, (size_t)z->block_bytes);
         size_t many_a8 = carve(&at, tg_a8_bytes(TG_MANY_BLOCK_ROWS, z->cols, z->n_wide));
         size_t many_normed = carve(&at, many * (size_t)z->cols * sizeof(float));
@@ -191,6 +193,7 @@ static size_t place_privates(tg_device *d, char *memory)
             .sample = memory + sample,
             .a8_memory = memory + a8,
             .normed = (float *)(void *)(memory + normed),
+            .queries = (float *)(void *)(memory + queries),
             .running = (float *)(void *)(memory + running),
             .many = {.values = memory + values,
                      .a8_memory = memory + many_a8,

@@ -648,6 +648,7 @@ void tg_step_measure(tg_step_sizes *z, const tg_program *p, const tg_plan *plan)
         const tg_attrs *a = &x->attrs;
         int64_t pair = 0, partial = 0;
         z->head_dim = TG_MAX(z->head_dim, a->head_dim);
+        z->n_heads = TG_MAX(z->n_heads, a->n_heads);
         if (x->op == TG_OP_QKV) pair = (int64_t)b->tokens * 2 * a->n_kv_heads * a->head_dim;
         if (x->op == TG_OP_GLU_MATMUL)
             pair = (int64_t)b->tokens * 2 *

@@ -26,6 +26,7 @@ typedef struct tg_step_private {
     void *a8_memory;                /* TG_STEP_FEW_TOKENS rows of the widest input, quantized */
     tg_a8 a8;                       /* of the running instruction, in private or shared memory */
     float *normed;                  /* the same rows in float32 */
+    float *queries;                 /* attention: as the KV type wants them, of a set or all */
     float *running;                 /* attention: o of TG_ATTEND_MAX_QUERIES queries, merged */
     struct {                        /* a block of tokens (many.h) */
         char *values;               /* those that no other block or stretch sees */
@@ -112,7 +113,7 @@ typedef struct tg_step_sizes {
     int64_t rows;            /* of a step */
     int64_t pair_row_floats; /* of pair, for one token */
     int64_t block_bytes;     /* of a block's own values: raised by the caller */
-    int32_t n_vocab, head_dim, n_wide;
+    int32_t n_vocab, head_dim, n_wide, n_heads;
 } tg_step_sizes;
 
 void tg_step_measure(tg_step_sizes *sizes, const tg_program *p, const tg_plan *plan);

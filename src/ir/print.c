@@ -22,7 +22,7 @@ static void print_group(const tg_program *p, int32_t i, tg_buf *out)
     const tg_kv_group *g = &p->kv_groups[i];
     int64_t n_pages = tg_div_up(p->max_length, TG_KV_PAGE_TOKENS);
     tg_buf_printf(out, "kv group %d: %d layers, %d heads of %d, %s, ", i, g->n_layers,
-                  g->n_kv_heads, g->head_dim, p->kv_type == 0 ? "f32" : "f16");
+                  g->n_kv_heads, g->head_dim, tg_kv_type_name(p->kv_type));
     if (g->window) tg_buf_printf(out, "window %d, ", g->window);
     print_bytes(g->page_bytes, out);
     tg_buf_printf(out, " for %d positions, ", TG_KV_PAGE_TOKENS);

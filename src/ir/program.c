@@ -237,10 +237,28 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
 
 /* ---- asking */
 
+/* One row per tg_kv_type: its name, the bytes that 64 positions of one dimension take, and how many
+ * dimensions go together. */
+static const struct kv_row {
+    const char *name;
+    int32_t dim_bytes, n_dims;
+} kv_rows[] = {{"f32", 256, 1}, {"f16", 128, 1}, {"bf16", 128, 2}, {"q8", 68, 32}};
+_Static_assert(TG_COUNT(kv_rows) == TG_N_KV_TYPES, "every KV type has a row");
+
+const char *tg_kv_type_name(int32_t kv_type)
+{
+    return kv_rows[kv_type].name;
+}
+
+int32_t tg_kv_type_dims(int32_t kv_type)
+{
+    return kv_rows[kv_type].n_dims;
+}
+
 int64_t tg_kv_page_bytes(const tg_kv_group *g, int32_t kv_type)
 {
-    int64_t n = kv_type == 0 ? 4 : 2;
-    n *= 2 * TG_KV_PAGE_TOKENS;
+    if (g->head_dim % kv_rows[kv_type].n_dims != 0) return -1;
+    int64_t n = 2 * (int64_t)kv_rows[kv_type].dim_bytes;
     if (!tg_mul_i64(n, g->n_layers, &n) || !tg_mul_i64(n, g->n_kv_heads, &n) ||
         !tg_mul_i64(n, g->head_dim, &n))
         return -1;

@@ -13,9 +13,10 @@ tg_matmul_fn tg_avx2_matmul_f32, tg_avx2_matmul_f16, tg_avx2_matmul_bf16;
 /* A quantized matrix with many tokens; false, and nothing done, when the row is so long that the
  * scratch does not hold what a few tokens bring to it. */
 bool tg_avx2_matmul_many(const tg_matmul *m, tg_layout l);
-tg_attend_fn tg_avx2_attend_f32, tg_avx2_attend_f16;
+tg_attend_fn tg_avx2_attend_f32, tg_avx2_attend_f16, tg_avx2_attend_bf16, tg_avx2_attend_q8;
+tg_kv_query_fn tg_avx2_kv_query_bf16, tg_avx2_kv_query_q8;
 tg_attend_finish_fn tg_avx2_attend_finish;
-tg_kv_store_fn tg_avx2_kv_store_f16;
+tg_kv_store_fn tg_avx2_kv_store_f16, tg_avx2_kv_store_bf16, tg_avx2_kv_store_q8;
 tg_sample_row_fn tg_avx2_sample_row;
 uint64_t tg_avx2_sum_words(const uint64_t *p, int64_t n);
 uint32_t tg_avx2_sum_products(const uint8_t *u, const int8_t *s, int64_t n_rounds);
@@ -177,6 +178,120 @@ TG_INLINE tg_m16 tg_m16_range(int32_t first, int32_t last, int at)
 TG_INLINE tg_v16 tg_v16_select(tg_m16 m, tg_v16 a, tg_v16 b) /* m ? a : b */
 {
     return (tg_v16){_mm256_blendv_ps(b.lo, a.lo, m.lo), _mm256_blendv_ps(b.hi, a.hi, m.hi)};
+}
+
+TG_INLINE tg_v16 tg_v16_and(tg_v16 a, tg_v16 b)
+{
+    return (tg_v16){_mm256_and_ps(a.lo, b.lo), _mm256_and_ps(a.hi, b.hi)};
+}
+
+TG_INLINE __m256 tg_amax8(__m256 a, __m256 b)
+{
+    __m256i abs = _mm256_set1_epi32(0x7fffffff);
+    __m256i x = _mm256_and_si256(_mm256_castps_si256(a), abs);
+    __m256i y = _mm256_and_si256(_mm256_castps_si256(b), abs);
+    return _mm256_castsi256_ps(_mm256_max_epi32(x, y));
+}
+
+/* The larger by the bits of |x|, as numbers without sign. */
+TG_INLINE tg_v16 tg_v16_amax(tg_v16 a, tg_v16 b)
+{
+    return (tg_v16){tg_amax8(a.lo, b.lo), tg_amax8(a.hi, b.hi)};
+}
+
+TG_INLINE uint32_t tg_v16_fold_amax(tg_v16 x)
+{
+    __m256i a = _mm256_castps_si256(tg_amax8(x.lo, x.hi));
+    __m128i b = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    b = _mm_max_epi32(b, _mm_shuffle_epi32(b, 0x4e));
+    b = _mm_max_epi32(b, _mm_shuffle_epi32(b, 0xb1));
+    return (uint32_t)_mm_cvtsi128_si32(b);
+}
+
+/* rintf of 0 .. 255 as bytes. */
+TG_INLINE void tg_v16_store_u8(uint8_t *p, tg_v16 x)
+{
+    __m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi));
+    w = _mm256_permute4x64_epi64(w, 0xd8);
+    __m128i b = _mm_packus_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1));
+    _mm_storeu_si128((__m128i *)(void *)p, b);
+}
+
+TG_INLINE __m256 tg_round_bf16x8(__m256 x)
+{
+    __m256i u = _mm256_castps_si256(x);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    __m256i r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), odd);
+    __m256i nan = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+    __m256 is_nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+    r = _mm256_blendv_epi8(r, nan, _mm256_castps_si256(is_nan));
+    return _mm256_castsi256_ps(_mm256_and_si256(r, _mm256_set1_epi32(-0x10000)));
+}
+
+/* The nearest bf16, as a float. */
+TG_INLINE tg_v16 tg_v16_round_bf16(tg_v16 x)
+{
+    return (tg_v16){tg_round_bf16x8(x.lo), tg_round_bf16x8(x.hi)};
+}
+
+/* ---- 16 int32, or 64 bytes */
+
+typedef struct tg_i16 {
+    __m256i lo, hi;
+} tg_i16;
+
+TG_INLINE tg_i16 tg_i16_load(const void *p, int64_t n)
+{
+    const __m256i *x = p;
+    return (tg_i16){_mm256_loadu_si256(x),
+                    n < 16 ? _mm256_setzero_si256() : _mm256_loadu_si256(x + 1)};
+}
+
+TG_INLINE tg_i16 tg_i16_set(int32_t x)
+{
+    return (tg_i16){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
+
+TG_INLINE tg_v16 tg_v16_from_i16(tg_i16 x)
+{
+    return (tg_v16){_mm256_cvtepi32_ps(x.lo), _mm256_cvtepi32_ps(x.hi)};
+}
+
+/* Sums of four products of codes: from tg_i16_begin on, over all codes of q, whose sum it is told.
+ * k holds code + 128. */
+TG_INLINE tg_i16 tg_i16_begin(int32_t q_sum)
+{
+    (void)q_sum;
+    return tg_i16_set(0);
+}
+
+/* |q| times k with q's sign: 2 * 127 * 127 fits the 16 bits that maddubs saturates to. */
+TG_INLINE __m256i tg_dot_key8(__m256i acc, __m256i k, __m256i q)
+{
+    __m256i code = _mm256_xor_si256(k, _mm256_set1_epi8(-128));
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(code, q));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+TG_INLINE tg_i16 tg_i16_dot_key(tg_i16 acc, tg_i16 k, tg_i16 q)
+{
+    return (tg_i16){tg_dot_key8(acc.lo, k.lo, q.lo), tg_dot_key8(acc.hi, k.hi, q.hi)};
+}
+
+/* c = 2 (c >> 1) + (c & 1), for the same reason. */
+TG_INLINE __m256i tg_dot_value8(__m256i acc, __m256i c, __m256i v)
+{
+    __m256i half = _mm256_and_si256(_mm256_srli_epi16(c, 1), _mm256_set1_epi8(0x7f));
+    __m256i odd = _mm256_and_si256(c, _mm256_set1_epi8(1));
+    __m256i two = _mm256_madd_epi16(_mm256_maddubs_epi16(half, v), _mm256_set1_epi16(2));
+    __m256i one = _mm256_madd_epi16(_mm256_maddubs_epi16(odd, v), _mm256_set1_epi16(1));
+    return _mm256_add_epi32(acc, _mm256_add_epi32(two, one));
+}
+
+/* c unsigned, v signed. */
+TG_INLINE tg_i16 tg_i16_dot_value(tg_i16 acc, tg_i16 c, tg_i16 v)
+{
+    return (tg_i16){tg_dot_value8(acc.lo, c.lo, v.lo), tg_dot_value8(acc.hi, c.hi, v.hi)};
 }
 
 #endif

@@ -27,10 +27,14 @@ enum { TG_PASS_MAX = 6, TG_PASS_REGS = TG_PAGE_TOKENS / 16 };
 
 /* What the first half of a pass leaves to the second; at the head of the scratch. */
 typedef struct tg_pass_memory {
-    float p[TG_PASS_MAX][TG_PAGE_TOKENS]; /* scores, then probabilities */
-    float m[16], l[16];                   /* of the block, then merged; lane = query */
-    float old[16], now[16];               /* weights of the running sums and of the block */
-    bool is_first[16];                    /* the query has no running sums */
+    float p[TG_PASS_MAX][TG_PAGE_TOKENS];       /* scores, then probabilities */
+    float m[16], l[16];                         /* of the block, then merged; lane = query */
+    float old[16], now[16];                     /* weights of the running sums and of the block */
+    bool is_first[16];                          /* the query has no running sums */
+    float sum[TG_PASS_MAX][TG_PAGE_TOKENS];     /* bf16: o of some dimensions before merging */
+    uint16_t pair[TG_PASS_MAX][TG_PAGE_TOKENS]; /* bf16: probabilities */
+    uint8_t code[TG_PASS_MAX][TG_PAGE_TOKENS];  /* q8: probabilities */
+    float scale[TG_PASS_MAX];                   /* and what one is worth */
 } tg_pass_memory;
 
 _Static_assert(sizeof(tg_pass_memory) <= TG_ATTEND_SCRATCH_BYTES,
@@ -94,11 +98,13 @@ TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r
 }
 
 /* m, l and probabilities of query j from its scores, of which only those of registers [low, high)
- * exist. Unseen places may hold anything. */
-TG_INLINE void tg_pass_soften(const tg_pass *x, int j, int low, int high)
+ * exist. Unseen places may hold anything. Scores of bf16 and q8 are not yet scaled. */
+TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int j, int low, int high)
 {
     tg_v16 top = tg_v16_set(-INFINITY), sum = tg_v16_set(0);
-    float *p = x->t->p[j];
+    float *p = x->t->p[j], scale = type == TG_KV_Q8 ? x->scale * 0x1p-5f : x->scale;
+    for (int r = low; r < high && type >= TG_KV_BF16; r++)
+        tg_v16_store(p + 16 * r, 16, tg_v16_mul(tg_v16_set(scale), tg_v16_load(p + 16 * r, 16)));
     for (int r = low; r < high; r++) { /* max(new, old): new > old ? new : old */
         tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);
         tg_v16 s = tg_v16_select(seen, tg_v16_load(p + 16 * r, 16), tg_v16_set(-INFINITY));
@@ -109,6 +115,7 @@ TG_INLINE void tg_pass_soften(const tg_pass *x, int j, int low, int high)
     for (int r = low; r < high; r++) {
         tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);
         tg_v16 e = tg_v16_exp(tg_v16_sub(tg_v16_load(p + 16 * r, 16), m));
+        if (type == TG_KV_BF16) e = tg_v16_round_bf16(e);
         e = tg_v16_select(seen, e, tg_v16_set(0));
         sum = tg_v16_add(sum, e);
         tg_v16_store(p + 16 * r, 16, e);
@@ -170,25 +177,36 @@ TG_INLINE void tg_pass_add_keys(const tg_pass *x, tg_kv_type type, tg_pass_dims 
     }
 }
 
-TG_INLINE void tg_pass_add_dims(const tg_pass *x, tg_kv_type type, tg_pass_dims z)
+/* Merges the sums of a block into o, or makes them o. */
+TG_INLINE void tg_pass_put(const tg_pass *x, tg_pass_dims z, const tg_pass_sums *y)
 {
-    tg_pass_sums y;
-    for (int j = 0; j < z.n; j++)
-        for (int r = 0; r < z.n_regs; r++)
-            y.o[j][r] = tg_v16_set(0);
-    if (x->low < x->from) tg_pass_add_keys(x, type, z, true, x->low, x->from, &y);
-    tg_pass_add_keys(x, type, z, false, x->from, x->to, &y);
-    if (x->to < x->high) tg_pass_add_keys(x, type, z, true, x->to, x->high, &y);
     for (int j = 0; j < z.n; j++) {
         tg_v16 old = tg_v16_set(x->t->old[j]), now = tg_v16_set(x->t->now[j]);
         for (int r = 0; r < z.n_regs; r++) {
             float *to = x->o[j] + z.d + 16 * r;
-            tg_v16 o = y.o[j][r];
+            tg_v16 o = y->o[j][r];
             if (!x->t->is_first[j])
                 o = tg_v16_fma(tg_v16_load(to, z.lanes), old, tg_v16_mul(o, now));
             tg_v16_store(to, z.lanes, o);
         }
     }
+}
+
+TG_INLINE void tg_pass_clear(tg_pass_dims z, tg_pass_sums *y)
+{
+    for (int j = 0; j < z.n; j++)
+        for (int r = 0; r < z.n_regs; r++)
+            y->o[j][r] = tg_v16_set(0);
+}
+
+TG_INLINE void tg_pass_add_dims(const tg_pass *x, tg_kv_type type, tg_pass_dims z)
+{
+    tg_pass_sums y;
+    tg_pass_clear(z, &y);
+    if (x->low < x->from) tg_pass_add_keys(x, type, z, true, x->low, x->from, &y);
+    tg_pass_add_keys(x, type, z, false, x->from, x->to, &y);
+    if (x->to < x->high) tg_pass_add_keys(x, type, z, true, x->to, x->high, &y);
+    tg_pass_put(x, z, &y);
 }
 
 /* A pass of n queries, `regs` registers of keys or dimensions at a time; all three are constants
@@ -205,7 +223,7 @@ TG_INLINE void tg_pass_attend(const tg_pass *x, tg_kv_type type, int n, int regs
         r += is_whole ? regs : 1;
     }
     for (int j = 0; j < n; j++)
-        tg_pass_soften(x, j, low, high);
+        tg_pass_soften(x, type, j, low, high);
     tg_pass_weigh(x, n);
     int64_t d = 0;
     for (; d + 16 * regs <= x->dim; d += 16 * regs)

@@ -10,9 +10,10 @@
 
 extern tg_matmul_fn *const tg_avx512_matmul[TG_LAYOUT_COUNT];
 tg_matmul_fn tg_avx512_matmul_f32, tg_avx512_matmul_f16, tg_avx512_matmul_bf16;
-tg_attend_fn tg_avx512_attend_f32, tg_avx512_attend_f16;
+tg_attend_fn tg_avx512_attend_f32, tg_avx512_attend_f16, tg_avx512_attend_bf16, tg_avx512_attend_q8;
+tg_kv_query_fn tg_avx512_kv_query_q8;
 tg_attend_finish_fn tg_avx512_attend_finish;
-tg_kv_store_fn tg_avx512_kv_store_f16;
+tg_kv_store_fn tg_avx512_kv_store_f16, tg_avx512_kv_store_q8;
 tg_sample_row_fn tg_avx512_sample_row;
 void tg_avx512_quantize(const tg_a8 *out, const float *x, int32_t n);
 uint64_t tg_avx512_sum_words(const uint64_t *p, int64_t n);
@@ -146,6 +147,80 @@ TG_INLINE tg_m16 tg_m16_range(int32_t first, int32_t last, int at)
 TG_INLINE tg_v16 tg_v16_select(tg_m16 m, tg_v16 a, tg_v16 b) /* m ? a : b */
 {
     return _mm512_mask_mov_ps(b, m, a);
+}
+
+TG_INLINE tg_v16 tg_v16_and(tg_v16 a, tg_v16 b)
+{
+    return _mm512_and_ps(a, b);
+}
+
+/* The larger by the bits of |x|, as numbers without sign. */
+TG_INLINE tg_v16 tg_v16_amax(tg_v16 a, tg_v16 b)
+{
+    __m512i abs = _mm512_set1_epi32(0x7fffffff);
+    __m512i x = _mm512_and_si512(_mm512_castps_si512(a), abs);
+    __m512i y = _mm512_and_si512(_mm512_castps_si512(b), abs);
+    return _mm512_castsi512_ps(_mm512_max_epi32(x, y));
+}
+
+TG_INLINE uint32_t tg_v16_fold_amax(tg_v16 x)
+{
+    return (uint32_t)_mm512_reduce_max_epi32(_mm512_castps_si512(x));
+}
+
+/* rintf of 0 .. 255 as bytes. */
+TG_INLINE void tg_v16_store_u8(uint8_t *p, tg_v16 x)
+{
+    __m128i b = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
+    _mm_storeu_si128((__m128i *)(void *)p, b);
+}
+
+/* The nearest bf16, as a float. */
+TG_INLINE tg_v16 tg_v16_round_bf16(tg_v16 x)
+{
+    __m512i u = _mm512_castps_si512(x);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    __m512i r = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    r = _mm512_mask_or_epi32(r, is_nan, u, _mm512_set1_epi32(0x400000));
+    return _mm512_castsi512_ps(_mm512_and_si512(r, _mm512_set1_epi32(-0x10000)));
+}
+
+/* ---- 16 int32, or 64 bytes */
+
+typedef __m512i tg_i16;
+
+TG_INLINE tg_i16 tg_i16_load(const void *p, int64_t n)
+{
+    return n >= 16 ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi32(tg_mask16(n), p);
+}
+
+TG_INLINE tg_i16 tg_i16_set(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+
+TG_INLINE tg_v16 tg_v16_from_i16(tg_i16 x)
+{
+    return _mm512_cvtepi32_ps(x);
+}
+
+/* Sums of four products of codes: from tg_i16_begin on, over all codes of q, whose sum it is told.
+ * k holds code + 128. */
+TG_INLINE tg_i16 tg_i16_begin(int32_t q_sum)
+{
+    return _mm512_set1_epi32(-128 * q_sum);
+}
+
+TG_INLINE tg_i16 tg_i16_dot_key(tg_i16 acc, tg_i16 k, tg_i16 q)
+{
+    return _mm512_dpbusd_epi32(acc, k, q);
+}
+
+/* c unsigned, v signed. */
+TG_INLINE tg_i16 tg_i16_dot_value(tg_i16 acc, tg_i16 c, tg_i16 v)
+{
+    return _mm512_dpbusd_epi32(acc, c, v);
 }
 
 #endif

@@ -36,8 +36,9 @@ enum {
     L7B_AVX512DQ = 1 << 17,
     L7B_AVX512BW = 1 << 30,
     L7C_VNNI = 1 << 11,
-    XCR0_YMM = 0x06, /* SSE and AVX state */
-    XCR0_ZMM = 0xe6  /* with mask registers, upper halves and registers 16..31 */
+    L71A_AVX512_BF16 = 1 << 5, /* leaf 7, subleaf 1, EAX */
+    XCR0_YMM = 0x06,           /* SSE and AVX state */
+    XCR0_ZMM = 0xe6            /* with mask registers, upper halves and registers 16..31 */
 };
 #define L7B_AVX512VL (1u << 31)
 
@@ -68,6 +69,13 @@ tg_cpu_tier tg_cpu_detect(void)
     return TG_CPU_AVX512;
 }
 
+bool tg_cpu_has_bf16(void)
+{
+    uint32_t a, b, c, d;
+    return tg_cpu_detect() >= TG_CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           has_bits(a, L71A_AVX512_BF16);
+}
+
 /* Measured with Q4_1 from memory, GB/s: Zen 4 (family 0x19) 28 alone, 23 with 4 KB; Zen 5 35-38
  * alone, 36-41 with it. Others take what helps more machines. */
 int32_t tg_cpu_find_prefetch_bytes(void)
@@ -84,6 +92,11 @@ int32_t tg_cpu_find_prefetch_bytes(void)
 tg_cpu_tier tg_cpu_detect(void)
 {
     return TG_CPU_REF;
+}
+
+bool tg_cpu_has_bf16(void)
+{
+    return false;
 }
 
 int32_t tg_cpu_find_prefetch_bytes(void)

@@ -23,6 +23,9 @@ tg_cpu_tier tg_cpu_detect(void);
  * or unavailable names: TG_E_ARGUMENT with the list of those that would do. */
 TG_MUST_USE tg_status tg_cpu_choose(tg_cpu_tier *out, const char *name, tg_err *e);
 
+/* Whether an AVX-512 machine has vdpbf16ps too. */
+bool tg_cpu_has_bf16(void);
+
 /* How far ahead kernels should prefetch a stream of weights on this machine; 0 where the
  * hardware does better alone. It changes no result. */
 int32_t tg_cpu_find_prefetch_bytes(void);

@@ -62,6 +62,26 @@
  *     exp(M - N), b = exp(m - N), L = fma(L, a, l * b), O_d = fma(O_d, a, o_d * b), M = N. The
  *     result is O_d / L. No visible key: zeros. Error of o_d: 2^-24 (2 head_dim S + 100) * sum of
  *     p_j |v_d|, S = scale * the largest sum of |q_d k_d|; the same for l against the sum of p_j.
+ *     KV types f32 and f16 are this, with k and v converted exactly.
+ * 12b. bf16: q, k and v are rounded to bf16 (nearest even), p_j too, before l is summed. The chains
+ *     run over pairs, (d, d + 1) for scores and keys (j, j + 1), j even, for o, each step dot2(a,
+ *     b, acc) = f(a0, b0, f(a1, b1, acc)), the odd element first, where f is fma that takes a
+ *     denormal operand for a zero of its sign and gives a denormal result as one: what vdpbf16ps
+ *     does, to the bit (compared on Zen 4: 32 million results over all exponents). An invisible key
+ *     of a pair has p = +0 and v = +0; a pair without visible keys is left out. Error as in 12
+ *     over the rounded q, k and v, and 2^-8 of the same sums for p.
+ * 12c. q8: q and k are turned by H, the unnormalised Hadamard matrix, in each 32 dimensions: for h
+ *     = 1, 2, 4, 8, 16 the pairs (x[i], x[i + h]), i without bit h, become (x[i] + x[i + h], x[i] -
+ *     x[i + h]). Codes are int8 per 32 of k and of q, and per head of v; amax = the largest |x| by
+ *     its bits (as in 5). k and v: scale = f16(amax / 127), inv = 1 / (float)scale, code = rintf(x
+ *     * inv) held to -127..127; where amax or scale is not finite the scale is NaN and codes are 0,
+ *     where scale is 0 codes are 0. q: scale = amax / 127, inv = 127 / amax, code = rintf(x * inv),
+ *     with the rules of 5. i_g = exact sum of q_code * k_code over a group; acc = fma((float)i_g,
+ *     sq_g * sk_gj, acc), groups ascending from +0, the product rounded once; score_j = (scale /
+ *     32) * acc. m, p and l as in 12. w_j = p_j * sv_j; wmax = the largest visible w by its bits;
+ *     winv = 255 / wmax; c_j = rintf(w_j * winv); o_d = (wmax / 255) * (float)(exact sum of c_j *
+ *     v_code_jd over visible j). Where wmax is not finite o_d is NaN, where winv is not finite +0.
+ *     Merging as in 12. Error as in 12 over the codes, and wmax / 510 * the sum of |v_code_jd|.
  * 13. sample: see tg_sample_row.
  *
  * Pointers: weights and a8 codes are 64-byte aligned; rows of floats may have any 4-byte alignment.
@@ -148,16 +168,24 @@ typedef struct tg_embed {
 
 typedef void tg_embed_fn(const tg_embed *x);
 
-/* How K and V of one page, one layer and one KV head lie: K as [head_dim][64 keys], V as [64
- * keys][head_dim], each number a float or an f16. */
-typedef enum tg_kv_type { TG_KV_F32, TG_KV_F16, TG_KV_TYPE_COUNT } tg_kv_type;
+/* How K and V of one page, one layer and one KV head lie, two halves of equal size:
+ *
+ *   f32, f16   K [head_dim][64 keys], V [64 keys][head_dim] of float or f16
+ *   bf16       K [head_dim / 2][64 keys][2 dims], V [64 keys / 2][head_dim][2 keys] of bf16
+ *   q8         K [head_dim / 4][64 keys][4 dims] of code + 128 in a byte, then f16 scales
+ *              [head_dim / 32][64 keys]; V [64 keys / 4][head_dim][4 keys] of int8, then f16 scales
+ *              [64 keys]; head_dim is a multiple of 32, each half has 68 head_dim bytes */
+typedef enum tg_kv_type { TG_KV_F32, TG_KV_F16, TG_KV_BF16, TG_KV_Q8, TG_KV_TYPE_COUNT } tg_kv_type;
+
+enum { TG_KV_GROUP = 32 }; /* dimensions of q8 that share a scale of k or q */
 
 /* Attention of n_queries queries (heads and tokens that share a KV head) over ONE block. */
 typedef struct tg_attend {
     const void *k, *v;     /* the page's halves for this layer and KV head */
     int32_t head_dim;      /* a multiple of 8, at most 512 */
     int32_t n_queries;     /* > 0 */
-    const float *const *q; /* n_queries rows of head_dim */
+    const float *const *q; /* n_queries rows of head_dim; what kv_query made of them where the type
+                              has one */
     const int32_t *first;  /* per query: visible keys are first <= j <= last, in [0, 64) */
     const int32_t *last;   /* last < first: none visible; m = -inf, l = 0, o = 0, unless is_more,
                               when nothing changes */
@@ -184,6 +212,10 @@ typedef struct tg_attend_parts {
 /* y [head_dim] = O / L of all blocks merged (contract 12), zeros when L is 0. A block with l = 0
  * changes nothing. */
 typedef void tg_attend_finish_fn(float *y, const tg_attend_parts *parts);
+
+/* Makes a query what attend of the type reads, in at most head_dim floats: bf16 [head_dim]; q8 int8
+ * codes [head_dim], float scales [head_dim / 32], int32 code sums [head_dim / 32]. */
+typedef void tg_kv_query_fn(float *out, const float *q, int32_t head_dim);
 
 /* Writes one token's K and V (n = head_dim) to place `slot` (0..63) of a page. */
 typedef void tg_kv_store_fn(void *k, void *v, int32_t slot, const float *key, const float *value,
@@ -231,6 +263,7 @@ typedef struct tg_kernels {
     /* y [n] += x. */
     void (*add)(float *y, const float *x, int32_t n);
     tg_kv_store_fn *kv_store[TG_KV_TYPE_COUNT];
+    tg_kv_query_fn *kv_query[TG_KV_TYPE_COUNT]; /* NULL: queries stay as they are */
     tg_attend_fn *attend[TG_KV_TYPE_COUNT];
     tg_attend_finish_fn *attend_finish;
     tg_sample_row_fn *sample_row;

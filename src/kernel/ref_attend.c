@@ -2,24 +2,32 @@
  * ref_attend.c - the definition of attention over one block of 64 keys, of merging and of storing.
  *
  * A key beyond the visible range may hold anything, NaN too: no product with it is ever formed. */
+#include "kernel/kv_q8.h"
 #include "kernel/ref.h"
+
+#include <float.h>
 
 enum { MAX_DIM = 512 };
 
-typedef float load_fn(const void *p, size_t i);
+/* Chain of products of a query and the key at place j, unscaled. */
+typedef float score_fn(const tg_attend *a, int query, size_t j);
+/* o [head_dim] = p V over the visible keys first..last; o is zero before. */
+typedef void add_fn(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o);
+
+static float round_bf16(float x)
+{
+    return tg_bf16_to_f32(tg_f32_to_bf16(x));
+}
 
 /* Scores, probabilities of the visible places and their sum, of one query. */
-TG_INLINE void score_block(const tg_attend *a, int query, load_fn *load, float p[TG_PAGE_TOKENS],
-                           float *m_out, float *l_out)
+TG_INLINE void score_block(const tg_attend *a, int query, score_fn *score, tg_kv_type type,
+                           float p[TG_PAGE_TOKENS], float *m_out, float *l_out)
 {
-    float lane[16];
+    float lane[16], scale = type == TG_KV_Q8 ? a->scale * 0x1p-5f : a->scale;
     for (int j = 0; j < 16; j++)
         lane[j] = -INFINITY;
     for (int j = a->first[query]; j <= a->last[query]; j++) {
-        float dot = 0;
-        for (int d = 0; d < a->head_dim; d++)
-            dot = fmaf(a->q[query][d], load(a->k, (size_t)d * TG_PAGE_TOKENS + (size_t)j), dot);
-        p[j] = a->scale * dot;
+        p[j] = scale * score(a, query, (size_t)j);
         lane[j % 16] = p[j] > lane[j % 16] ? p[j] : lane[j % 16];
     }
     float m = tg_fold_max16(lane);
@@ -27,6 +35,7 @@ TG_INLINE void score_block(const tg_attend *a, int query, load_fn *load, float p
         lane[j] = 0;
     for (int j = a->first[query]; j <= a->last[query]; j++) {
         p[j] = tg_exp_ref(p[j] - m);
+        if (type == TG_KV_BF16) p[j] = round_bf16(p[j]);
         lane[j % 16] = lane[j % 16] + p[j];
     }
     *m_out = m;
@@ -50,16 +59,14 @@ static void merge(float *M, float *L, float *O, float m, float l, const float *o
     *M = top;
 }
 
-TG_INLINE void attend(const tg_attend *a, load_fn *load)
+TG_INLINE void attend(const tg_attend *a, tg_kv_type type, score_fn *score, add_fn *add)
 {
     size_t n = (size_t)a->head_dim;
     TG_ASSERT(n <= MAX_DIM);
     for (int query = 0; query < a->n_queries; query++) {
         float p[TG_PAGE_TOKENS], o[MAX_DIM] = {0}, m, l;
-        score_block(a, query, load, p, &m, &l);
-        for (int j = a->first[query]; j <= a->last[query]; j++)
-            for (size_t d = 0; d < n; d++)
-                o[d] = fmaf(p[j], load(a->v, (size_t)j * n + d), o[d]);
+        score_block(a, query, score, type, p, &m, &l);
+        add(a, a->first[query], a->last[query], p, o);
         if (!a->is_more) {
             a->m[query] = -INFINITY;
             a->l[query] = 0;
@@ -69,15 +76,172 @@ TG_INLINE void attend(const tg_attend *a, load_fn *load)
     }
 }
 
+/* ---- f32 and f16 */
+
+typedef float load_fn(const void *p, size_t i);
+
+TG_INLINE float score_float(const tg_attend *a, int query, size_t j, load_fn *load)
+{
+    float dot = 0;
+    for (size_t d = 0; d < (size_t)a->head_dim; d++)
+        dot = fmaf(a->q[query][d], load(a->k, d * TG_PAGE_TOKENS + j), dot);
+    return dot;
+}
+
+TG_INLINE void add_float(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o,
+                         load_fn *load)
+{
+    size_t n = (size_t)a->head_dim;
+    for (int32_t j = first; j <= last; j++)
+        for (size_t d = 0; d < n; d++)
+            o[d] = fmaf(p[j], load(a->v, (size_t)j * n + d), o[d]);
+}
+
+static float score_f32(const tg_attend *a, int query, size_t j)
+{
+    return score_float(a, query, j, tg_load_f32);
+}
+
+static void add_f32(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o)
+{
+    add_float(a, first, last, p, o, tg_load_f32);
+}
+
+static float score_f16(const tg_attend *a, int query, size_t j)
+{
+    return score_float(a, query, j, tg_load_f16);
+}
+
+static void add_f16(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o)
+{
+    add_float(a, first, last, p, o, tg_load_f16);
+}
+
 void tg_ref_attend_f32(const tg_attend *a)
 {
-    attend(a, tg_load_f32);
+    attend(a, TG_KV_F32, score_f32, add_f32);
 }
 
 void tg_ref_attend_f16(const tg_attend *a)
 {
-    attend(a, tg_load_f16);
+    attend(a, TG_KV_F16, score_f16, add_f16);
 }
+
+/* ---- bf16 */
+
+/* A denormal as a zero of its sign. */
+static float flush(float x)
+{
+    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+static float flushed_fma(float a, float b, float c)
+{
+    return flush(fmaf(flush(a), flush(b), flush(c)));
+}
+
+static float dot2(const float a[2], const float b[2], float acc)
+{
+    return flushed_fma(a[0], b[0], flushed_fma(a[1], b[1], acc));
+}
+
+static float load_bf16(const void *p, size_t i)
+{
+    uint16_t h;
+    memcpy(&h, (const char *)p + 2 * i, sizeof h);
+    return tg_bf16_to_f32(h);
+}
+
+static float score_bf16(const tg_attend *a, int query, size_t j)
+{
+    float dot = 0;
+    for (size_t d = 0; d < (size_t)a->head_dim; d += 2) {
+        size_t at = d * TG_PAGE_TOKENS + 2 * j;
+        float q[2] = {load_bf16(a->q[query], d), load_bf16(a->q[query], d + 1)};
+        float k[2] = {load_bf16(a->k, at), load_bf16(a->k, at + 1)};
+        dot = dot2(q, k, dot);
+    }
+    return dot;
+}
+
+static void add_bf16(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o)
+{
+    size_t n = (size_t)a->head_dim;
+    for (int32_t j = first & ~1; j <= last; j += 2)
+        for (size_t d = 0; d < n; d++) {
+            float x[2] = {0}, v[2] = {0};
+            for (int32_t i = 0; i < 2; i++) {
+                if (j + i < first || j + i > last) continue;
+                x[i] = p[j + i];
+                v[i] = load_bf16(a->v, (size_t)j * n + 2 * d + (size_t)i);
+            }
+            o[d] = dot2(x, v, o[d]);
+        }
+}
+
+void tg_ref_attend_bf16(const tg_attend *a)
+{
+    attend(a, TG_KV_BF16, score_bf16, add_bf16);
+}
+
+void tg_ref_kv_query_bf16(float *out, const float *q, int32_t head_dim)
+{
+    for (int32_t d = 0; d < head_dim; d++) {
+        uint16_t h = tg_f32_to_bf16(q[d]);
+        memcpy((char *)out + 2 * d, &h, sizeof h);
+    }
+}
+
+/* ---- q8 */
+
+static float score_q8(const tg_attend *a, int query, size_t j)
+{
+    size_t n = (size_t)a->head_dim, n_groups = n / TG_KV_GROUP;
+    const int8_t *q = (const int8_t *)a->q[query];
+    const uint8_t *k = a->k;
+    float dot = 0;
+    for (size_t g = 0; g < n_groups; g++) {
+        int32_t sum = 0;
+        for (size_t d = TG_KV_GROUP * g; d < TG_KV_GROUP * (g + 1); d++)
+            sum += q[d] * (k[d / 4 * 4 * TG_PAGE_TOKENS + 4 * j + d % 4] - 128);
+        float sk = tg_load_f16(k + n * TG_PAGE_TOKENS, g * TG_PAGE_TOKENS + j);
+        dot = fmaf((float)sum, tg_load_f32(q + n, g) * sk, dot);
+    }
+    return dot;
+}
+
+static void add_q8(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o)
+{
+    size_t n = (size_t)a->head_dim;
+    const int8_t *v = a->v;
+    float w[TG_PAGE_TOKENS];
+    uint32_t top = 0;
+    for (int32_t j = first; j <= last; j++) {
+        w[j] = p[j] * tg_load_f16(v + n * TG_PAGE_TOKENS, (size_t)j);
+        top = TG_MAX(top, tg_f32_to_bits(w[j]) & 0x7fffffffu);
+    }
+    float wmax = tg_f32_from_bits(top), winv = 255.0f / wmax;
+    bool is_finite = top < 0x7f800000u, has_codes = is_finite && winv <= FLT_MAX;
+    float scale = has_codes ? wmax / 255.0f : is_finite ? 0 : NAN;
+    for (size_t d = 0; d < n; d++) {
+        int32_t sum = 0;
+        for (int32_t j = first; j <= last && has_codes; j++)
+            sum += (int32_t)rintf(w[j] * winv) * v[(size_t)(j / 4) * 4 * n + 4 * d + (size_t)j % 4];
+        o[d] = scale * (float)sum;
+    }
+}
+
+void tg_ref_attend_q8(const tg_attend *a)
+{
+    attend(a, TG_KV_Q8, score_q8, add_q8);
+}
+
+void tg_ref_kv_query_q8(float *out, const float *q, int32_t head_dim)
+{
+    tg_kv_query_q8(out, q, head_dim);
+}
+
+/* ---- parts */
 
 void tg_ref_attend_finish(float *y, const tg_attend_parts *x)
 {
@@ -88,6 +252,8 @@ void tg_ref_attend_finish(float *y, const tg_attend_parts *x)
     for (int32_t d = 0; d < x->head_dim; d++)
         y[d] = L == 0 ? 0.0f : O[d] / L;
 }
+
+/* ---- storing */
 
 void tg_ref_kv_store_f32(void *k, void *v, int32_t slot, const float *key, const float *value,
                          int32_t head_dim)
@@ -106,4 +272,21 @@ void tg_ref_kv_store_f16(void *k, void *v, int32_t slot, const float *key, const
         to_k[(size_t)d * TG_PAGE_TOKENS + (size_t)slot] = tg_f32_to_f16(key[d]);
         to_v[d] = tg_f32_to_f16(value[d]);
     }
+}
+
+void tg_ref_kv_store_bf16(void *k, void *v, int32_t slot, const float *key, const float *value,
+                          int32_t head_dim)
+{
+    size_t n = (size_t)head_dim, at = (size_t)slot;
+    uint16_t *to_k = k, *to_v = v;
+    for (size_t d = 0; d < n; d++) {
+        to_k[d / 2 * 2 * TG_PAGE_TOKENS + 2 * at + d % 2] = tg_f32_to_bf16(key[d]);
+        to_v[at / 2 * 2 * n + 2 * d + at % 2] = tg_f32_to_bf16(value[d]);
+    }
+}
+
+void tg_ref_kv_store_q8(void *k, void *v, int32_t slot, const float *key, const float *value,
+                        int32_t head_dim)
+{
+    tg_kv_store_q8(k, v, slot, key, value, head_dim);
 }

@@ -137,7 +137,7 @@ static void bench_finish(check *c)
 
 typedef struct page {
     _Alignas(64) char k[64 * 256 * 4], v[64 * 256 * 4], scratch[TG_ATTEND_SCRATCH_BYTES];
-    float q[64 * 256], m[64], l[64], o[64 * 256];
+    float q[64 * 256], made[64 * 256], m[64], l[64], o[64 * 256];
     const float *rows[64];
     int32_t first[64], last[64];
     tg_attend a;
@@ -157,18 +157,19 @@ static void bench_attend_of(check *c, tg_kv_type type)
     static const int32_t shapes[][2] = {{64, 3}, {64, 48}, {128, 4}, {256, 4}, {256, 48}};
     page *p = &bench_page;
     fill_floats(c, p->q, TG_COUNT(p->q), CALM);
-    for (size_t i = 0; i < 64 * 256; i++) {
-        float x = next_normal(c);
-        uint16_t h = (uint16_t)(0x3800 | (next_u32(c) & 0x87ff));
-        memcpy(p->k + i * (type == TG_KV_F16 ? 2 : 4), type == TG_KV_F16 ? (void *)&h : (void *)&x,
-               type == TG_KV_F16 ? 2 : 4);
-        memcpy(p->v + i * (type == TG_KV_F16 ? 2 : 4), type == TG_KV_F16 ? (void *)&h : (void *)&x,
-               type == TG_KV_F16 ? 2 : 4);
+    for (size_t i = 0; i < sizeof p->k / 4; i++) { /* halves near 1, which is near 0.01 for f32 */
+        uint32_t u = 0x38003800 | (next_u32(c) & 0x87ff87ff);
+        memcpy(p->k + 4 * i, &u, 4);
+        memcpy(p->v + 4 * i, &u, 4);
     }
     for (size_t s = 0; s < TG_COUNT(shapes); s++) {
         int32_t dim = shapes[s][0], n = shapes[s][1];
         for (int i = 0; i < n; i++) {
             p->rows[i] = p->q + i * dim;
+            if (c->ref->kv_query[type]) {
+                p->rows[i] = p->made + i * dim;
+                c->ref->kv_query[type](p->made + i * dim, p->q + i * dim, dim);
+            }
             p->first[i] = 0;
             p->last[i] = 63;
         }
@@ -196,6 +197,16 @@ static void bench_attend_of(check *c, tg_kv_type type)
 static void bench_attend_f32(check *c)
 {
     bench_attend_of(c, TG_KV_F32);
+}
+
+static void bench_attend_bf16(check *c)
+{
+    bench_attend_of(c, TG_KV_BF16);
+}
+
+static void bench_attend_q8(check *c)
+{
+    bench_attend_of(c, TG_KV_Q8);
 }
 
 static void bench_attend_f16(check *c)

@@ -34,41 +34,116 @@ static void make_ranges(check *c, attend_case *x, int shape)
     }
 }
 
+/* ---- elements of a page: see kernel.h, tg_kv_type */
+
+static size_t kv_bytes(tg_kv_type type, size_t dim)
+{
+    static const size_t per_dim[TG_KV_TYPE_COUNT] = {256, 128, 128, 68};
+    return per_dim[type] * dim;
+}
+
+static size_t k_index(tg_kv_type type, size_t dim, size_t key, size_t d)
+{
+    size_t run = type == TG_KV_BF16 ? 2 : type == TG_KV_Q8 ? 4 : 1;
+    (void)dim;
+    return d / run * 64 * run + key * run + d % run;
+}
+
+static size_t v_index(tg_kv_type type, size_t dim, size_t key, size_t d)
+{
+    size_t run = type == TG_KV_BF16 ? 2 : type == TG_KV_Q8 ? 4 : 1;
+    return key / run * dim * run + d * run + key % run;
+}
+
+/* Any bf16; WILD ones may be so small that products vanish. */
+static uint16_t next_bf16(check *c, mood how)
+{
+    uint32_t r = next_u32(c), exponent = 120 + r % 9;
+    if (how != CALM && (r >> 8 & 3) == 0) exponent = 58 + (r >> 12) % 12;
+    if (how != CALM && (r >> 8 & 31) == 1) exponent = 0;
+    if (how == POISONED && (r >> 8 & 2047) == 2) exponent = 255;
+    return (uint16_t)((r >> 16 & 0x807f) | exponent << 7);
+}
+
+/* The scale of codes: not negative. */
+static uint16_t next_code_scale(check *c, mood how)
+{
+    uint16_t scale = next_scale(c) & 0x7fff;
+    if (how == POISONED && next_below(c, 500) == 0) scale = 0x7e00;
+    return scale;
+}
+
+/* One element of K or V, or what may lie where nobody looks. */
+static void put_element(check *c, tg_kv_type type, uint8_t *half, size_t i, mood how, bool is_seen)
+{
+    float x = NAN;
+    uint16_t h = type == TG_KV_F16 ? 0x7e01 : 0xff81;
+    uint8_t code = (uint8_t)next_u32(c);
+    if (is_seen) {
+        fill_floats(c, &x, 1, how);
+        h = type == TG_KV_F16 ? next_scale(c) : next_bf16(c, how);
+        if (type == TG_KV_F16 && how == POISONED && next_below(c, 2000) == 0)
+            h = (uint16_t)next_u32(c);
+        code = (uint8_t)(next_below(c, 255) - 127);
+        if (how == WILD) code = next_below(c, 2) ? 127 : (uint8_t)-127;
+    }
+    if (type == TG_KV_F32) memcpy(half + 4 * i, &x, 4);
+    if (type == TG_KV_F16 || type == TG_KV_BF16) memcpy(half + 2 * i, &h, 2);
+    if (type == TG_KV_Q8) half[i] = code;
+}
+
+static void put_scale(check *c, uint8_t *half, size_t dim, size_t i, mood how, bool is_seen)
+{
+    uint16_t scale = is_seen ? next_code_scale(c, how) : 0x7e00;
+    memcpy(half + 64 * dim + 2 * i, &scale, 2);
+}
+
+static void make_page(check *c, attend_case *x, tg_kv_type type, mood how)
+{
+    size_t dim = (size_t)x->a.head_dim, bytes = kv_bytes(type, dim);
+    uint8_t *k = end_buffer(4, bytes), *v = end_buffer(5, bytes);
+    for (size_t j = 0; j < 64; j++) {
+        bool is_seen = false;
+        for (int i = 0; i < x->a.n_queries; i++)
+            is_seen = is_seen || ((int32_t)j >= x->first[i] && (int32_t)j <= x->last[i]);
+        for (size_t d = 0; d < dim; d++) {
+            put_element(c, type, k, k_index(type, dim, j, d), how, is_seen);
+            put_element(c, type, v, v_index(type, dim, j, d), how, is_seen);
+            if (type == TG_KV_Q8) k[k_index(type, dim, j, d)] ^= 0x80;
+        }
+        if (type != TG_KV_Q8) continue;
+        for (size_t g = 0; g < dim / 32; g++)
+            put_scale(c, k, dim, 64 * g + j, how, is_seen);
+        put_scale(c, v, dim, j, how, is_seen);
+    }
+    x->a.k = k;
+    x->a.v = v;
+}
+
+/* Bytes of a query as attend takes it. */
+static size_t query_bytes(tg_kv_type type, size_t dim)
+{
+    return type == TG_KV_BF16 ? 2 * dim : type == TG_KV_Q8 ? dim + dim / 4 : 4 * dim;
+}
+
 static void make_attend(check *c, attend_case *x, tg_kv_type type, int32_t dim, int32_t n,
                         int shape, mood how)
 {
     *x = (attend_case){.a = {.head_dim = dim, .n_queries = n, .scale = 1.0f / sqrtf((float)dim)}};
     make_ranges(c, x, shape);
-    for (int i = 0; i < n; i++) {
-        float *q = end_buffer(i % 4, 4 * (size_t)dim * (size_t)(1 + i / 4));
-        fill_floats(c, q, (size_t)dim, how);
-        x->q[i] = q;
-    }
+    size_t bytes = query_bytes(type, (size_t)dim);
+    for (int i = 0; i < n; i++)
+        x->q[i] = end_buffer(i % 4, bytes * (size_t)(1 + i / 4));
     for (int i = 0; i < n; i++) { /* the buffers were patterned again and again: fill at the end */
-        float *q = (float *)(uintptr_t)x->q[i];
-        fill_floats(c, q, (size_t)dim, how);
+        float row[MAX_DIM], made[MAX_DIM];
+        fill_floats(c, row, (size_t)dim, how);
+        for (int32_t d = 0; type == TG_KV_BF16 && d < dim && how == WILD; d++)
+            row[d] = ldexpf(row[d], -62 * next_below(c, 2)); /* products around the least normal */
+        memcpy(made, row, sizeof row);
+        if (c->ref->kv_query[type]) c->ref->kv_query[type](made, row, dim);
+        memcpy((void *)(uintptr_t)x->q[i], made, bytes);
     }
-    size_t size = type == TG_KV_F16 ? 2 : 4, bytes = 64 * (size_t)dim * size;
-    uint8_t *k = end_buffer(4, bytes), *v = end_buffer(5, bytes);
-    for (size_t j = 0; j < 64; j++) {
-        bool is_seen = false;
-        for (int i = 0; i < n; i++)
-            is_seen = is_seen || ((int32_t)j >= x->first[i] && (int32_t)j <= x->last[i]);
-        for (size_t d = 0; d < (size_t)dim; d++) {
-            float kv[2] = {NAN, NAN};
-            uint16_t half[2] = {0x7e01, 0xfe01};
-            if (is_seen) fill_floats(c, kv, 2, how);
-            for (int s = 0; s < 2 && is_seen; s++) {
-                half[s] = next_scale(c);
-                if (how == POISONED && next_below(c, 2000) == 0) half[s] = (uint16_t)next_u32(c);
-            }
-            size_t at_k = (64 * d + j) * size, at_v = (j * (size_t)dim + d) * size;
-            memcpy(k + at_k, size == 2 ? (void *)&half[0] : (void *)&kv[0], size);
-            memcpy(v + at_v, size == 2 ? (void *)&half[1] : (void *)&kv[1], size);
-        }
-    }
-    x->a.k = k;
-    x->a.v = v;
+    make_page(c, x, type, how);
     x->a.q = x->q;
     x->a.first = x->first;
     x->a.last = x->last;
@@ -100,6 +175,7 @@ static void check_attend_of(check *c, tg_kv_type type)
         int shape = (int)(i / TG_COUNT(dims) / TG_COUNT(counts));
         mood how = dim == 512 || n == 64 ? CALM : (mood)next_below(c, N_MOODS);
         if (dim == 512 && n > 9) continue; /* the definition is slow, and says nothing new */
+        if (type == TG_KV_Q8 && dim % 32) continue;
         snprintf(c->what, sizeof c->what, "head_dim %d, queries %d, ranges %d, mood %d", dim, n,
                  shape, how);
         attend_case x;
@@ -194,9 +270,48 @@ static void check_attend_f16(check *c)
     check_attend_of(c, TG_KV_F16);
 }
 
-static double kv_value(const void *p, tg_kv_type type, size_t i)
+static double bf16_value(uint16_t h)
 {
-    return type == TG_KV_F16 ? f16_value(((const uint16_t *)p)[i]) : (double)((const float *)p)[i];
+    return (double)float_from_bits((uint32_t)h << 16);
+}
+
+static double half_value(tg_kv_type type, const void *half, size_t i)
+{
+    if (type == TG_KV_F32) return (double)((const float *)half)[i];
+    uint16_t h = ((const uint16_t *)half)[i];
+    return type == TG_KV_F16 ? f16_value(h) : bf16_value(h);
+}
+
+/* Element d of key j as the page says it. */
+static double key_value(const tg_attend *a, tg_kv_type type, size_t j, size_t d)
+{
+    size_t dim = (size_t)a->head_dim, i = k_index(type, dim, j, d);
+    if (type != TG_KV_Q8) return half_value(type, a->k, i);
+    const uint8_t *k = a->k;
+    return (k[i] - 128.0) * half_value(TG_KV_F16, k + 64 * dim, d / 32 * 64 + j);
+}
+
+static double value_scale(const tg_attend *a, size_t j)
+{
+    const uint8_t *v = a->v;
+    return half_value(TG_KV_F16, v + 64 * (size_t)a->head_dim, j);
+}
+
+static double value_value(const tg_attend *a, tg_kv_type type, size_t j, size_t d)
+{
+    size_t dim = (size_t)a->head_dim, i = v_index(type, dim, j, d);
+    if (type != TG_KV_Q8) return half_value(type, a->v, i);
+    return ((const int8_t *)a->v)[i] * value_scale(a, j);
+}
+
+static double query_value(const tg_attend *a, tg_kv_type type, int query, size_t d)
+{
+    const void *q = a->q[query];
+    if (type == TG_KV_F32 || type == TG_KV_F16) return (double)((const float *)q)[d];
+    if (type == TG_KV_BF16) return bf16_value(((const uint16_t *)q)[d]);
+    float scale;
+    memcpy(&scale, (const char *)q + a->head_dim + 4 * (d / 32), 4);
+    return ((const int8_t *)q)[d] * (double)scale / 32;
 }
 
 static void truth_attend_query(check *c, const tg_attend *a, tg_kv_type type, int query)
@@ -206,7 +321,7 @@ static void truth_attend_query(check *c, const tg_attend *a, tg_kv_type type, in
     for (int j = a->first[query]; j <= a->last[query]; j++) {
         double dot = 0, sum = 0;
         for (size_t d = 0; d < n; d++) {
-            double x = (double)a->q[query][d] * kv_value(a->k, type, 64 * d + (size_t)j);
+            double x = query_value(a, type, query, d) * key_value(a, type, (size_t)j, d);
             dot += x;
             sum += fabs(x);
         }
@@ -214,9 +329,12 @@ static void truth_attend_query(check *c, const tg_attend *a, tg_kv_type type, in
         top = fmax(top, s[j]);
         mass = fmax(mass, sum * (double)a->scale);
     }
-    double c_bound = 0x1p-24 * (2 * (double)n * mass + 100);
+    double c_bound = 0x1p-24 * (2 * (double)n * mass + 100), wmax = 0;
+    if (type == TG_KV_BF16) c_bound += 0x1p-8; /* probabilities keep 8 bits */
     for (int j = a->first[query]; j <= a->last[query]; j++)
         l += exp(s[j] - top);
+    for (int j = a->first[query]; j <= a->last[query] && type == TG_KV_Q8; j++)
+        wmax = fmax(wmax, exp(s[j] - top) * value_scale(a, (size_t)j));
     if (a->first[query] > a->last[query]) {
         if (a->m[query] != -INFINITY) fail_check("%s: m of nothing", c->what);
     } else {
@@ -224,13 +342,29 @@ static void truth_attend_query(check *c, const tg_attend *a, tg_kv_type type, in
     }
     compare_bound(c, "l", (size_t)query, (double)a->l[query], l, c_bound * l);
     for (size_t d = 0; d < n; d++) {
-        double o = 0, sum = 0;
+        double o = 0, sum = 0, codes = 0;
         for (int j = a->first[query]; j <= a->last[query]; j++) {
-            double x = exp(s[j] - top) * kv_value(a->v, type, (size_t)j * n + d);
+            double x = exp(s[j] - top) * value_value(a, type, (size_t)j, d);
             o += x;
             sum += fabs(x);
+            if (type == TG_KV_Q8)
+                codes += abs(((const int8_t *)a->v)[v_index(type, n, (size_t)j, d)]);
         }
-        compare_bound(c, "o", d, (double)a->o[(size_t)query * n + d], o, c_bound * sum);
+        compare_bound(c, "o", d, (double)a->o[(size_t)query * n + d], o,
+                      c_bound * sum + codes * wmax / 510 * (1 + c_bound + 0x1p-20));
+    }
+}
+
+/* f16, or scales, of moderate size only, where a query looks. */
+static void calm_halves(check *c, const tg_attend *a, tg_kv_type type)
+{
+    size_t n = 64 * (size_t)a->head_dim, skip = type == TG_KV_Q8 ? n : 0;
+    size_t n_k = type == TG_KV_Q8 ? n / 32 : n, n_v = type == TG_KV_Q8 ? 64 : n;
+    uint16_t *k = (uint16_t *)((uintptr_t)a->k + skip), *v = (uint16_t *)((uintptr_t)a->v + skip);
+    uint16_t low = type == TG_KV_Q8 ? 0x2000 : 0x3800, bits = type == TG_KV_Q8 ? 0x07ff : 0x87ff;
+    for (size_t i = 0; i < TG_MAX(n_k, n_v); i++) {
+        if (i < n_k && (k[i] & 0x7e00) != 0x7e00) k[i] = low | (uint16_t)(next_u32(c) & bits);
+        if (i < n_v && (v[i] & 0x7e00) != 0x7e00) v[i] = low | (uint16_t)(next_u32(c) & bits);
     }
 }
 
@@ -241,11 +375,7 @@ static void truth_attend_of(check *c, tg_kv_type type)
         attend_case x;
         make_attend(c, &x, type, 64, 7, shape, CALM);
         snprintf(c->what, sizeof c->what, "ranges %d", shape);
-        for (size_t i = 0; i < 64 * 64 && type == TG_KV_F16; i++) { /* f16 of moderate size only */
-            uint16_t *k = (uint16_t *)(uintptr_t)x.a.k, *v = (uint16_t *)(uintptr_t)x.a.v;
-            k[i] = k[i] == 0x7e01 ? k[i] : (uint16_t)(0x3800 | (next_u32(c) & 0x87ff));
-            v[i] = v[i] == 0xfe01 ? v[i] : (uint16_t)(0x3800 | (next_u32(c) & 0x87ff));
-        }
+        if (type == TG_KV_F16 || type == TG_KV_Q8) calm_halves(c, &x.a, type);
         run_attend(c, c->ref->attend[type], &x.a, 6);
         for (int i = 0; i < x.a.n_queries; i++)
             truth_attend_query(c, &x.a, type, i);
@@ -264,6 +394,26 @@ static void truth_attend_f32(check *c)
 static void truth_attend_f16(check *c)
 {
     truth_attend_of(c, TG_KV_F16);
+}
+
+static void check_attend_bf16(check *c)
+{
+    check_attend_of(c, TG_KV_BF16);
+}
+
+static void truth_attend_bf16(check *c)
+{
+    truth_attend_of(c, TG_KV_BF16);
+}
+
+static void check_attend_q8(check *c)
+{
+    check_attend_of(c, TG_KV_Q8);
+}
+
+static void truth_attend_q8(check *c)
+{
+    truth_attend_of(c, TG_KV_Q8);
 }
 
 /* Blocks of one query as attend leaves them: apart by more than their length, some empty. */
@@ -390,10 +540,32 @@ static uint16_t round_f16(float x)
     return (uint16_t)(sign | (uint16_t)((e + 14) * 1024 + (int)steps));
 }
 
+/* The same for bf16: 7 bits of fraction, float's exponents. */
+static uint16_t round_bf16(float x)
+{
+    double a = fabs((double)x);
+    uint16_t sign = signbit(x) ? 0x8000 : 0;
+    if (isnan(x)) return 0x7fc0;
+    if (a >= 0x1.ffp127) return sign | 0x7f80;
+    int e = a >= 0x1p-126 ? ilogb(a) : -126;
+    double steps = rint(ldexp(a, 7 - e));
+    if (steps == 0) return sign;
+    return (uint16_t)(sign | (uint16_t)((e + 126) * 128 + (int)steps));
+}
+
+/* What a 16-bit type makes of x; a NaN may be any, and is taken from `got`. */
+static uint16_t round_half(tg_kv_type type, float x, const uint8_t *got)
+{
+    uint16_t h;
+    memcpy(&h, got, sizeof h);
+    if (isnan(x) && isnan(type == TG_KV_F16 ? f16_value(h) : bf16_value(h))) return h;
+    return type == TG_KV_F16 ? round_f16(x) : round_bf16(x);
+}
+
 static void check_kv_store_of(check *c, tg_kv_type type)
 {
     static const int32_t dims[] = {8, 64, 72, 128, 256, 512};
-    size_t size = type == TG_KV_F16 ? 2 : 4;
+    size_t size = type == TG_KV_F32 ? 4 : 2;
     for (size_t i = 0; i < TG_COUNT(dims) * 64; i++) {
         size_t dim = (size_t)dims[i / 64], slot = i % 64, bytes = 64 * dim * size;
         snprintf(c->what, sizeof c->what, "head_dim %zu, slot %zu", dim, slot);
@@ -406,12 +578,11 @@ static void check_kv_store_of(check *c, tg_kv_type type)
         uint8_t *want_k = end_buffer(4, bytes), *want_v = end_buffer(5, bytes);
         c->k->kv_store[type](k, v, (int32_t)slot, key, value, (int32_t)dim);
         for (size_t d = 0; d < dim; d++) {
-            uint16_t half[2] = {round_f16(key[d]), round_f16(value[d])};
-            size_t at_k = (64 * d + slot) * size, at_v = (slot * dim + d) * size;
-            if (size == 2 && isnan(key[d]) && isnan(f16_value(*(uint16_t *)(void *)(k + at_k))))
-                memcpy(&half[0], k + at_k, 2);
-            if (size == 2 && isnan(value[d]) && isnan(f16_value(*(uint16_t *)(void *)(v + at_v))))
-                memcpy(&half[1], v + at_v, 2);
+            size_t at_k = k_index(type, dim, slot, d) * size;
+            size_t at_v = v_index(type, dim, slot, d) * size;
+            uint16_t half[2] = {0};
+            if (size == 2) half[0] = round_half(type, key[d], k + at_k);
+            if (size == 2) half[1] = round_half(type, value[d], v + at_v);
             memcpy(want_k + at_k, size == 2 ? (void *)&half[0] : (void *)&key[d], size);
             memcpy(want_v + at_v, size == 2 ? (void *)&half[1] : (void *)&value[d], size);
         }
@@ -428,6 +599,115 @@ static void check_kv_store_f32(check *c)
 static void check_kv_store_f16(check *c)
 {
     check_kv_store_of(c, TG_KV_F16);
+}
+
+static void check_kv_store_bf16(check *c)
+{
+    check_kv_store_of(c, TG_KV_BF16);
+}
+
+static void check_kv_query_bf16(check *c)
+{
+    static const int32_t dims[] = {8, 24, 64, 256, 512};
+    for (size_t i = 0; i < TG_COUNT(dims) * 60; i++) {
+        size_t dim = (size_t)dims[i / 60];
+        float *q = end_buffer(0, 4 * dim);
+        uint8_t *out = end_buffer(1, 2 * dim), *want = end_buffer(2, 2 * dim);
+        fill_floats(c, q, dim, (mood)(i % N_MOODS));
+        snprintf(c->what, sizeof c->what, "head_dim %zu, case %zu", dim, i);
+        c->k->kv_query[TG_KV_BF16]((float *)(void *)out, q, (int32_t)dim);
+        for (size_t d = 0; d < dim; d++) {
+            uint16_t h = round_half(TG_KV_BF16, q[d], out + 2 * d);
+            memcpy(want + 2 * d, &h, 2);
+        }
+        compare_bytes(c, "query", out, want, 2 * dim);
+    }
+}
+
+/* ---- q8: codes of turned vectors, against the matrix itself */
+
+/* Element d of H x, H the Hadamard matrix of 32 from its bits, and the mass of the sum. */
+static double turned(const float *x, size_t d, double *mass)
+{
+    double y = 0;
+    *mass = 0;
+    for (size_t i = 0; i < 32; i++) {
+        double v = (double)x[d / 32 * 32 + i];
+        y += __builtin_parity((unsigned)(i & d)) ? -v : v;
+        *mass += fabs(v);
+    }
+    return y;
+}
+
+/* code * scale is `want`, to half a scale and the rounding of sums (and of the scale: f16). */
+static void compare_code(check *c, const char *name, size_t d, double code, double scale,
+                         double want, double mass)
+{
+    compare_bound(c, name, d, code * scale, want, scale * 0.5001 + mass * 0x1p-19 + 127 * 0x1p-25);
+}
+
+static void check_q8_row(check *c, size_t dim, size_t slot, mood how)
+{
+    size_t bytes = kv_bytes(TG_KV_Q8, dim);
+    float *key = end_buffer(0, 4 * dim), *value = end_buffer(1, 4 * dim);
+    fill_floats(c, key, dim, how);
+    fill_floats(c, value, dim, how);
+    uint8_t *k = end_buffer(2, bytes), *v = end_buffer(3, bytes);
+    uint8_t *want_k = end_buffer(4, bytes), *want_v = end_buffer(5, bytes);
+    c->k->kv_store[TG_KV_Q8](k, v, (int32_t)slot, key, value, (int32_t)dim);
+    c->ref->kv_store[TG_KV_Q8](want_k, want_v, (int32_t)slot, key, value, (int32_t)dim);
+    compare_bytes(c, "k", k, want_k, bytes);
+    compare_bytes(c, "v", v, want_v, bytes);
+    tg_attend a = {.k = k, .v = v, .head_dim = (int32_t)dim};
+    for (size_t d = 0; d < dim && how == CALM; d++) {
+        double mass, want = turned(key, d, &mass);
+        double scale = half_value(TG_KV_F16, k + 64 * dim, d / 32 * 64 + slot);
+        compare_code(c, "k", d, k[k_index(TG_KV_Q8, dim, slot, d)] - 128.0, scale, want, mass);
+        compare_code(c, "v", d, ((const int8_t *)v)[v_index(TG_KV_Q8, dim, slot, d)],
+                     value_scale(&a, slot), (double)value[d], 0);
+    }
+}
+
+static void check_kv_store_q8(check *c)
+{
+    static const int32_t dims[] = {32, 64, 96, 128, 256, 512};
+    for (size_t i = 0; i < TG_COUNT(dims) * 64 * 3; i++) {
+        size_t dim = (size_t)dims[i / 192], slot = i % 64;
+        snprintf(c->what, sizeof c->what, "head_dim %zu, slot %zu, case %zu", dim, slot, i);
+        check_q8_row(c, dim, slot, (mood)(i / 64 % 3));
+    }
+}
+
+static void check_kv_query_q8(check *c)
+{
+    static const int32_t dims[] = {32, 64, 96, 256, 512};
+    for (size_t i = 0; i < TG_COUNT(dims) * 60; i++) {
+        size_t dim = (size_t)dims[i / 60], bytes = query_bytes(TG_KV_Q8, dim);
+        float *q = end_buffer(0, 4 * dim);
+        char *out = end_buffer(1, bytes), *want = end_buffer(2, bytes);
+        mood how = (mood)(i % N_MOODS);
+        fill_floats(c, q, dim, how);
+        snprintf(c->what, sizeof c->what, "head_dim %zu, case %zu", dim, i);
+        c->k->kv_query[TG_KV_Q8]((float *)(void *)out, q, (int32_t)dim);
+        c->ref->kv_query[TG_KV_Q8]((float *)(void *)want, q, (int32_t)dim);
+        for (size_t g = 0; g < dim / 32; g++) { /* a NaN may be any */
+            float scale;
+            memcpy(&scale, out + dim + 4 * g, 4);
+            if (isnan(scale)) memcpy(want + dim + 4 * g, &scale, 4);
+        }
+        compare_bytes(c, "query", out, want, bytes);
+        for (size_t d = 0; d < dim && how == CALM; d++) {
+            float scale;
+            int32_t sum, codes = 0;
+            double mass, exact = turned(q, d, &mass);
+            memcpy(&scale, out + dim + 4 * (d / 32), 4);
+            memcpy(&sum, out + dim + dim / 8 + 4 * (d / 32), 4);
+            compare_code(c, "q", d, ((int8_t *)out)[d], (double)scale, exact, mass);
+            for (size_t e = 0; e < 32; e++)
+                codes += ((int8_t *)out)[d / 32 * 32 + e];
+            if (codes != sum) fail_check("%s: the sum of codes is %d, not %d", c->what, sum, codes);
+        }
+    }
 }
 
 #endif

@@ -11,7 +11,14 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-enum { N_TOKENS = 700, N_REF_TOKENS = 80, BATCH = 3, K = 4 };
+enum {
+    N_TOKENS = 700,
+    N_REF_TOKENS = 80,
+    N_KV_TOKENS = 140,
+    N_KV_REF_TOKENS = 68,
+    BATCH = 3,
+    K = 4
+};
 
 /* One way to read the same tokens. */
 typedef struct way {
@@ -210,6 +217,44 @@ static void check_model(const char *file, const char *ids_file)
     check_combinations(&m);
 }
 
+/* The other cache types, over a page's edge or two: prompt, decode, verification, tiers. */
+static void check_kv_type(const char *kv)
+{
+    static model m;
+    static const way axes[] = {
+        {.threads = 2, .chunk = 7, .n_tokens = N_KV_TOKENS},
+        {.threads = 2, .chunk = 65, .has_nan = true, .n_tokens = N_KV_TOKENS},
+        {.threads = 3, .chunk = 40, .neighbours = 2, .n_tokens = N_KV_TOKENS},
+        {.threads = 2, .decoded = 60, .n_tokens = N_KV_TOKENS},
+        {.threads = 1, .verified = 50, .decoded = 120, .n_tokens = N_KV_TOKENS},
+        {.threads = 2, .tier = "avx2", .verified = 100, .n_tokens = N_KV_TOKENS},
+        {.threads = 2, .tier = "ref", .n_tokens = N_KV_REF_TOKENS},
+    };
+    tg_export_options o = {
+        .batch = BATCH, .max_length = 256, .speculation = K, .has_speculation = true, .kv = kv};
+    m.source = parity_find_model("smollm2-135m-instruct.gguf");
+    if (!m.source) skip();
+    char name[64];
+    snprintf(name, sizeof name, "smollm2.%s.bits", kv);
+    snprintf(m.artifact, sizeof m.artifact, "%s", parity_export(m.source, name, &o));
+    assert_int_equal(parity_load_ids("tests/golden/kl-ids-smollm2.txt", m.ids, N_TOKENS), N_TOKENS);
+    way base = {.name = "base", .threads = 1, .n_tokens = N_KV_TOKENS};
+    run_way(&m, &base, m.base);
+    for (size_t i = 0; i < TG_COUNT(axes); i++) {
+        way w = axes[i];
+        w.name = kv;
+        if (!w.tier || has_tier(w.tier)) check_way(&m, &w);
+    }
+}
+
+static void every_kv_type_has_one_answer_to_the_bit(void **state)
+{
+    (void)state;
+    check_kv_type("f32");
+    check_kv_type("bf16");
+    check_kv_type("q8");
+}
+
 static void smollm2_has_one_answer_to_the_bit(void **state)
 {
     (void)state;
@@ -225,6 +270,7 @@ static void gemma3_has_one_answer_to_the_bit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kv_type_has_one_answer_to_the_bit),
         cmocka_unit_test(smollm2_has_one_answer_to_the_bit),
         cmocka_unit_test(gemma3_has_one_answer_to_the_bit),
     };

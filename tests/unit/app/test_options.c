@@ -121,7 +121,8 @@ static void a_value_out_of_range_names_the_limit(void **state)
                   "--predict takes a whole number, and '1e3' is none", "");
     check_refused(TG_COMMAND_EXPORT, "m --speculation 16",
                   "--speculation is 16, and must be from 0 to 15", "");
-    check_refused(TG_COMMAND_EXPORT, "m --kv f64", "--kv is 'f64', and must be one of f16|f32", "");
+    check_refused(TG_COMMAND_EXPORT, "m --kv f64",
+                  "--kv is 'f64', and must be one of f16|bf16|q8|f32", "");
 }
 
 static void a_list_of_buckets_ascends(void **state)

@@ -182,6 +182,21 @@ static void layers_with_equal_windows_share_pages(void **state)
     unmake(&m);
 }
 
+static void heads_that_q8_cannot_hold_are_refused(void **state)
+{
+    (void)state;
+    toy t = {.n_layers = 1};
+    made m = {0};
+    tg_err e = {0};
+    assert_ok(toy_build(&t, &m.g, &e), &e);
+    m.p = toy_numbers();
+    m.p.kv_type = 3 /* q8 */;
+    assert_int_equal(tg_graph_group(m.g, &m.p, &m.arena, &e), TG_E_UNSUPPORTED);
+    assert_string_equal(e.msg, "kv q8 takes heads whose dimensions are a multiple of 32, and this "
+                               "model's have 8; use f16");
+    unmake(&m);
+}
+
 static void buckets_are_those_of_the_three_graphs(void **state)
 {
     (void)state;
@@ -301,6 +316,7 @@ int main(void)
         cmocka_unit_test(no_smaller_arena_is_possible_for_the_common_layers),
         cmocka_unit_test(layers_that_call_the_same_body_in_a_row_are_one_segment),
         cmocka_unit_test(layers_with_equal_windows_share_pages),
+        cmocka_unit_test(heads_that_q8_cannot_hold_are_refused),
         cmocka_unit_test(buckets_are_those_of_the_three_graphs),
         cmocka_unit_test(weights_lie_in_the_order_in_which_they_are_read),
         cmocka_unit_test(gate_and_up_of_unequal_tiles_lie_one_after_the_other),

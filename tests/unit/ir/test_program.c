@@ -558,9 +558,26 @@ static void the_fuzz_seed_is_the_program_of_these_tests(void **state)
     tg_buf_deinit(&got);
 }
 
+static void a_page_has_the_bytes_of_its_kv_type(void **state)
+{
+    (void)state;
+    tg_kv_group g = {.n_layers = 2, .n_kv_heads = 3, .head_dim = 64};
+    const int64_t numbers =
+        2LL * 3 * 64 * 64 * 2; /* layers, heads, dimensions, positions, K and V */
+    assert_int_equal(tg_kv_page_bytes(&g, 0), numbers * 4);
+    assert_int_equal(tg_kv_page_bytes(&g, 1), numbers * 2);
+    assert_int_equal(tg_kv_page_bytes(&g, 2), numbers * 2);
+    /* A byte each, and an f16 per 32 of K and, in as much room, per head of V. */
+    assert_int_equal(tg_kv_page_bytes(&g, 3), numbers + numbers / 32 * 2);
+    g.head_dim = 24;
+    assert_int_equal(tg_kv_page_bytes(&g, 3), -1);
+    assert_string_equal(tg_kv_type_name(3), "q8");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_page_has_the_bytes_of_its_kv_type),
         cmocka_unit_test(opening_what_was_printed_gives_the_same_program),
         cmocka_unit_test(a_weight_is_found_by_role_and_layer),
         cmocka_unit_test(the_smallest_plan_that_fits_is_found),

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * avx2_attend_bf16.c - attention over bf16 with fma. The code is avx2_attend_bf16.h's. */
+#include "kernel/avx2_attend_bf16.h"
+
+enum { PASS = 3, REGS = 1 }; /* 16 keys are two registers, and their halves need some too */
+
+static void bf16_1(const tg_pass *x)
+{
+    tg_pair_attend(x, 1, REGS);
+}
+
+static void bf16_2(const tg_pass *x)
+{
+    tg_pair_attend(x, 2, REGS);
+}
+
+static void bf16_3(const tg_pass *x)
+{
+    tg_pair_attend(x, 3, REGS);
+}
+
+static tg_pass_fn *const bf16[PASS] = {bf16_1, bf16_2, bf16_3};
+
+void tg_avx2_attend_bf16(const tg_attend *a)
+{
+    tg_pass_run_all(a, PASS, bf16);
+}
+
+void tg_avx2_kv_query_bf16(float *out, const float *q, int32_t head_dim)
+{
+    tg_pair_round((uint16_t *)(void *)out, q, head_dim);
+}
+
+void tg_avx2_kv_store_bf16(void *k, void *v, int32_t slot, const float *key, const float *value,
+                           int32_t head_dim)
+{
+    tg_pair_store(k, v, slot, key, value, head_dim);
+}
