@@ -2,8 +2,8 @@
  * test_golden.c - the real models against transformers in float32 (tests/golden/README.md).
  *
  * Teacher-forced on every golden: with int8 activations the argmax is equal wherever the
- * reference's margin is at least 0.5, with int16 wherever it is at least 0.05; and whole rows of
- * logits are close. */
+ * reference's margin is at least 0.35 (SmolLM2; the largest that is lost is 0.31) or 0.5 (Gemma 3;
+ * 0.45), with int16 wherever it is at least 0.05; and whole rows of logits are close. */
 #include "parity.h"
 
 #include <math.h>
@@ -115,10 +115,10 @@ static void check_model(const char *file, const char *name, const char *activati
     assert_true(error < most_error);
 }
 
-static void smollm2_int8_agrees_where_the_margin_is_half(void **state)
+static void smollm2_int8_agrees_where_the_margin_is_over_a_third(void **state)
 {
     (void)state;
-    check_model("smollm2-135m-instruct.gguf", "smollm2", "int8", 0.5, 0.2);
+    check_model("smollm2-135m-instruct.gguf", "smollm2", "int8", 0.35, 0.1);
 }
 
 static void smollm2_int16_agrees_where_the_margin_is_a_twentieth(void **state)
@@ -130,7 +130,7 @@ static void smollm2_int16_agrees_where_the_margin_is_a_twentieth(void **state)
 static void gemma3_int8_agrees_where_the_margin_is_half(void **state)
 {
     (void)state;
-    check_model("gemma3-270m.gguf", "gemma3", "int8", 0.5, 0.2);
+    check_model("gemma3-270m.gguf", "gemma3", "int8", 0.5, 0.1);
 }
 
 static void gemma3_int16_agrees_where_the_margin_is_a_twentieth(void **state)
@@ -142,7 +142,7 @@ static void gemma3_int16_agrees_where_the_margin_is_a_twentieth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(smollm2_int8_agrees_where_the_margin_is_half),
+        cmocka_unit_test(smollm2_int8_agrees_where_the_margin_is_over_a_third),
         cmocka_unit_test(smollm2_int16_agrees_where_the_margin_is_a_twentieth),
         cmocka_unit_test(gemma3_int8_agrees_where_the_margin_is_half),
         cmocka_unit_test(gemma3_int16_agrees_where_the_margin_is_a_twentieth),
