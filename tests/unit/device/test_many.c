@@ -29,7 +29,7 @@ static tg_plan_value make_value(int32_t width, int32_t alias, int64_t offset)
 
 static tg_instr make_instr(tg_op op, int32_t out, int32_t in0, int32_t in1)
 {
-    return (tg_instr){.op = op, .out = out, .in = {in0, in1}};
+    return (tg_instr){.op = (int32_t)op, .out = out, .in = {in0, in1}};
 }
 
 static void make_plan(plan *p)
