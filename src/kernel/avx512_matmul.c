@@ -26,9 +26,8 @@ enum {
     WIDTH = 8,             /* tokens that share a pass over a tile */
     BLOCK_TOKENS = 128,    /* tokens whose codes and results stay in the second-level cache */
     BLOCK_BYTES = 1 << 19, /* of those codes */
-    SLOW_BYTES = 224,      /* of a part, for each token: below it, multiplying bounds */
-    SLOW_AHEAD = 2048,
-    PLAIN_TOKENS = 16 /* so that runs of 5 to 8 tokens are all there are */
+    AHEAD = 3072,          /* bytes to prefetch where that helps */
+    PLAIN_TOKENS = 16      /* so that runs of 5 to 8 tokens are all there are */
 };
 
 /* ---- reading a layout */
@@ -331,14 +330,22 @@ TG_INLINE void step_min(shape s, const uint8_t *head, const uint8_t *part, int g
     }
 }
 
-/* How far ahead n tokens prefetch. A loop that multiplies more than it reads lets the hardware's
- * prefetchers fall behind, also where they do better alone otherwise: they are helped from so
- * many tokens on. From memory, Zen 4, GMAC/s of Q4_1 without and with it: 63, 82 (3 tokens), 70,
- * 107 (4), 86, 138 (8); but of 1 token 35, 28. */
+/* From how many tokens on a layout prefetches by itself. The processor's window of instructions
+ * spans fewer bytes the more work there is for each line, and the hardware's prefetchers then fall
+ * behind; where the window spans enough, they do better alone. Time from memory over that of plain
+ * loads, Zen 4, without and with it: q4_1 1.0, 1.1 (1 token), 1.30, 1.20 (2); q5_0 1.29, 1.14 (1),
+ * 1.89, 1.34 (2); q6_k 1.29, 1.22 (1), 2.58, 1.45 (2); q8_0 1.10, 1.46 (4), 1.6, 1.7 (6), 2.5,
+ * 2.1 (8). */
+TG_INLINE int get_slow_tokens(tg_layout l)
+{
+    const tg_form *f = &tg_forms[l];
+    if (f->bytes >= 0) return 7;
+    return f->is_k || f->bits >= 0 ? 1 : 2;
+}
+
 TG_INLINE int32_t get_ahead(const tg_matmul *m, tg_layout l, int n)
 {
-    bool is_slow = n * SLOW_BYTES >= tg_forms[l].part_bytes;
-    return is_slow && !m->prefetch_bytes ? SLOW_AHEAD : m->prefetch_bytes;
+    return n >= get_slow_tokens(l) && !m->prefetch_bytes ? AHEAD : m->prefetch_bytes;
 }
 
 /* Tiles [tile, end), the first at w, times n tokens from `token` on. */
