@@ -159,6 +159,34 @@ TG_INLINE float tg_v16_fold_max(tg_v16 x)
     return tg_fold_max(x.lo, x.hi);
 }
 
+/* The first n <= 8 of 16 lanes; the others load as 0 and are not stored. */
+TG_INLINE tg_v16 tg_v16_load_few(const float *p, int64_t n)
+{
+    return (tg_v16){_mm256_maskload_ps(p, tg_mask8(n)), _mm256_setzero_ps()};
+}
+
+TG_INLINE void tg_v16_store_few(float *p, int64_t n, tg_v16 v)
+{
+    _mm256_maskstore_ps(p, tg_mask8(n), v.lo);
+}
+
+/* The fold of each of n <= 16 registers; lane = register. */
+TG_INLINE tg_v16 tg_v16_fold_each_max(const tg_v16 *x, int n)
+{
+    float y[16] = {0};
+    for (int i = 0; i < n; i++)
+        y[i] = tg_v16_fold_max(x[i]);
+    return tg_v16_load(y, 16);
+}
+
+TG_INLINE tg_v16 tg_v16_fold_each_sum(const tg_v16 *x, int n)
+{
+    float y[16] = {0};
+    for (int i = 0; i < n; i++)
+        y[i] = tg_v16_fold_sum(x[i]);
+    return tg_v16_load(y, 16);
+}
+
 TG_INLINE __m256 tg_mask8_range(int32_t first, int32_t last, int at)
 {
     __m256i place =

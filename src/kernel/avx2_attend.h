@@ -28,7 +28,7 @@ enum { TG_PASS_MAX = 6, TG_PASS_REGS = TG_PAGE_TOKENS / 16 };
 /* What the first half of a pass leaves to the second; at the head of the scratch. */
 typedef struct tg_pass_memory {
     float p[TG_PASS_MAX][TG_PAGE_TOKENS];       /* scores, then probabilities */
-    float m[16], l[16];                         /* of the block, then merged; lane = query */
+    float m[16], l[16];                         /* of the block; lane = query */
     float old[16], now[16];                     /* weights of the running sums and of the block */
     bool is_first[16];                          /* the query has no running sums */
     float sum[TG_PASS_MAX][TG_PAGE_TOKENS];     /* bf16: o of some dimensions before merging */
@@ -40,16 +40,16 @@ typedef struct tg_pass_memory {
 _Static_assert(sizeof(tg_pass_memory) <= TG_ATTEND_SCRATCH_BYTES,
                "the scratch of attend is too small");
 
-/* Queries that each see at least one key, and the block. */
+/* Queries that each see at least one key, neighbours in the call, and the block. */
 typedef struct tg_pass {
     const void *k, *v;
     const char *next_k, *next_v; /* to be prefetched; the block itself where nothing follows */
     int64_t dim;
     float scale;
     bool is_more; /* merge into m, l, o */
-    const float *q[TG_PASS_MAX];
-    float *m[TG_PASS_MAX], *l[TG_PASS_MAX], *o[TG_PASS_MAX];
-    int32_t first[TG_PASS_MAX], last[TG_PASS_MAX];
+    const float *const *q;
+    float *m, *l, *o;
+    const int32_t *first, *last;
     int32_t low, high; /* [low, high): keys that one of them sees */
     int32_t from, to;  /* [from, to): keys that all see; from = to = high where there are none */
     tg_pass_memory *t;
@@ -97,53 +97,62 @@ TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r
             tg_v16_store(x->t->p[j] + 16 * (r + i), 16, tg_v16_mul(tg_v16_set(x->scale), s[j][i]));
 }
 
-/* m, l and probabilities of query j from its scores, of which only those of registers [low, high)
- * exist. Unseen places may hold anything. Scores of bf16 and q8 are not yet scaled. */
-TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int j, int low, int high)
+/* m, l and probabilities of n queries from their scores, of which only those of registers [low,
+ * high) exist. Unseen places may hold anything. Scores of bf16 and q8 are not yet scaled. All
+ * queries go side by side: one alone would wait for each of its operations. */
+TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int n, int low, int high)
 {
-    tg_v16 top = tg_v16_set(-INFINITY), sum = tg_v16_set(0);
-    float *p = x->t->p[j], scale = type == TG_KV_Q8 ? x->scale * 0x1p-5f : x->scale;
-    for (int r = low; r < high && type >= TG_KV_BF16; r++)
-        tg_v16_store(p + 16 * r, 16, tg_v16_mul(tg_v16_set(scale), tg_v16_load(p + 16 * r, 16)));
-    for (int r = low; r < high; r++) { /* max(new, old): new > old ? new : old */
-        tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);
-        tg_v16 s = tg_v16_select(seen, tg_v16_load(p + 16 * r, 16), tg_v16_set(-INFINITY));
-        top = tg_v16_max(s, top);
-    }
-    x->t->m[j] = tg_v16_fold_max(top);
-    tg_v16 m = tg_v16_set(x->t->m[j]);
-    for (int r = low; r < high; r++) {
-        tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);
-        tg_v16 e = tg_v16_exp(tg_v16_sub(tg_v16_load(p + 16 * r, 16), m));
-        if (type == TG_KV_BF16) e = tg_v16_round_bf16(e);
-        e = tg_v16_select(seen, e, tg_v16_set(0));
-        sum = tg_v16_add(sum, e);
-        tg_v16_store(p + 16 * r, 16, e);
-    }
-    x->t->l[j] = tg_v16_fold_sum(sum);
+    tg_v16 top[TG_PASS_MAX], sum[TG_PASS_MAX];
+    float scale = type == TG_KV_Q8 ? x->scale * 0x1p-5f : x->scale;
+    for (int j = 0; j < n; j++)
+        top[j] = tg_v16_set(-INFINITY);
+    for (int r = low; r < high; r++) /* max(new, old): new > old ? new : old */
+        for (int j = 0; j < n; j++) {
+            float *p = x->t->p[j] + 16 * r;
+            tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);
+            tg_v16 s = tg_v16_load(p, 16);
+            if (type >= TG_KV_BF16) s = tg_v16_mul(tg_v16_set(scale), s);
+            if (type >= TG_KV_BF16) tg_v16_store(p, 16, s);
+            top[j] = tg_v16_max(tg_v16_select(seen, s, tg_v16_set(-INFINITY)), top[j]);
+        }
+    tg_v16_store(x->t->m, 16, tg_v16_fold_each_max(top, n));
+    for (int j = 0; j < n; j++)
+        sum[j] = tg_v16_set(0);
+    for (int r = low; r < high; r++)
+        for (int j = 0; j < n; j++) {
+            float *p = x->t->p[j] + 16 * r;
+            tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);
+            tg_v16 e = tg_v16_exp(tg_v16_sub(tg_v16_load(p, 16), tg_v16_set(x->t->m[j])));
+            if (type == TG_KV_BF16) e = tg_v16_round_bf16(e);
+            e = tg_v16_select(seen, e, tg_v16_set(0));
+            sum[j] = tg_v16_add(sum[j], e);
+            tg_v16_store(p, 16, e);
+        }
+    tg_v16_store(x->t->l, 16, tg_v16_fold_each_sum(sum, n));
 }
 
 /* Merges (m, l) of the block and leaves the weights for o, all queries of the pass at once. */
 TG_INLINE void tg_pass_weigh(const tg_pass *x, int n)
 {
     tg_pass_memory *t = x->t;
-    float M[16] = {0}, L[16] = {0}, top[16] = {0};
-    for (int j = 0; j < n; j++) {
-        t->is_first[j] = !x->is_more || (*x->l[j] == 0 && *x->m[j] == -INFINITY);
-        M[j] = *x->m[j];
-        L[j] = *x->l[j];
-        top[j] = M[j] > t->m[j] ? M[j] : t->m[j];
-    }
+    tg_v16 m = tg_v16_load(t->m, 16), l = tg_v16_load(t->l, 16);
+    for (int j = 0; j < n; j++)
+        t->is_first[j] = !x->is_more || (x->l[j] == 0 && x->m[j] == -INFINITY);
     if (x->is_more) {
-        tg_v16 N = tg_v16_load(top, 16);
-        tg_v16_store(t->old, 16, tg_v16_exp(tg_v16_sub(tg_v16_load(M, 16), N)));
-        tg_v16_store(t->now, 16, tg_v16_exp(tg_v16_sub(tg_v16_load(t->m, 16), N)));
+        tg_v16 M = tg_v16_load_few(x->m, n), top = tg_v16_max(M, m);
+        tg_v16 old = tg_v16_exp(tg_v16_sub(M, top)), now = tg_v16_exp(tg_v16_sub(m, top));
+        tg_v16_store(t->old, 16, old);
+        tg_v16_store(t->now, 16, now);
+        m = top;
+        l = tg_v16_fma(tg_v16_load_few(x->l, n), old, tg_v16_mul(l, now));
     }
-    for (int j = 0; j < n; j++) {
-        bool is_first = t->is_first[j];
-        *x->m[j] = is_first ? t->m[j] : top[j];
-        *x->l[j] = is_first ? t->l[j] : fmaf(L[j], t->old[j], t->l[j] * t->now[j]);
-    }
+    tg_v16_store_few(x->m, n, m);
+    tg_v16_store_few(x->l, n, l);
+    for (int j = 0; j < n && x->is_more; j++)
+        if (t->is_first[j]) {
+            x->m[j] = t->m[j];
+            x->l[j] = t->l[j];
+        }
 }
 
 /* ---- values */
@@ -183,7 +192,7 @@ TG_INLINE void tg_pass_put(const tg_pass *x, tg_pass_dims z, const tg_pass_sums 
     for (int j = 0; j < z.n; j++) {
         tg_v16 old = tg_v16_set(x->t->old[j]), now = tg_v16_set(x->t->now[j]);
         for (int r = 0; r < z.n_regs; r++) {
-            float *to = x->o[j] + z.d + 16 * r;
+            float *to = x->o + j * x->dim + z.d + 16 * r;
             tg_v16 o = y->o[j][r];
             if (!x->t->is_first[j])
                 o = tg_v16_fma(tg_v16_load(to, z.lanes), old, tg_v16_mul(o, now));
@@ -222,8 +231,7 @@ TG_INLINE void tg_pass_attend(const tg_pass *x, tg_kv_type type, int n, int regs
             tg_pass_score(x, type, n, r, 1);
         r += is_whole ? regs : 1;
     }
-    for (int j = 0; j < n; j++)
-        tg_pass_soften(x, type, j, low, high);
+    tg_pass_soften(x, type, n, low, high);
     tg_pass_weigh(x, n);
     int64_t d = 0;
     for (; d + 16 * regs <= x->dim; d += 16 * regs)
@@ -234,18 +242,16 @@ TG_INLINE void tg_pass_attend(const tg_pass *x, tg_kv_type type, int n, int regs
 
 /* ---- passes of a call */
 
-TG_INLINE void tg_pass_add(tg_pass *x, const tg_attend *a, int32_t i, int n)
+/* Queries [i, i + n) of the call. */
+TG_INLINE void tg_pass_run(tg_pass *x, const tg_attend *a, int32_t i, int n,
+                           tg_pass_fn *const *instances)
 {
-    x->q[n] = a->q[i];
-    x->m[n] = &a->m[i];
-    x->l[n] = &a->l[i];
-    x->o[n] = a->o + (int64_t)i * a->head_dim;
-    x->first[n] = a->first[i];
-    x->last[n] = a->last[i];
-}
-
-TG_INLINE void tg_pass_run(tg_pass *x, int n, tg_pass_fn *const *instances)
-{
+    x->q = a->q + i;
+    x->m = a->m + i;
+    x->l = a->l + i;
+    x->o = a->o + (int64_t)i * a->head_dim;
+    x->first = a->first + i;
+    x->last = a->last + i;
     x->low = x->from = x->first[0];
     x->high = x->to = x->last[0] + 1;
     for (int j = 1; j < n; j++) {
@@ -260,6 +266,14 @@ TG_INLINE void tg_pass_run(tg_pass *x, int n, tg_pass_fn *const *instances)
     x->next_v = x->v;
 }
 
+TG_INLINE void tg_pass_skip(const tg_attend *a, int32_t i)
+{
+    if (a->is_more) return;
+    a->m[i] = -INFINITY;
+    a->l[i] = 0;
+    memset(a->o + (int64_t)i * a->head_dim, 0, (size_t)a->head_dim * sizeof(float));
+}
+
 /* Passes of at most `most` queries over all that see anything. */
 TG_INLINE void tg_pass_run_all(const tg_attend *a, int most, tg_pass_fn *const *instances)
 {
@@ -271,21 +285,16 @@ TG_INLINE void tg_pass_run_all(const tg_attend *a, int most, tg_pass_fn *const *
                  .is_more = a->is_more,
                  .t = a->scratch};
     x.next_v = x.next_k + ((const char *)a->v - (const char *)a->k);
-    int n = 0;
-    for (int32_t i = 0; i < a->n_queries; i++) {
-        if (a->last[i] < a->first[i]) {
-            if (a->is_more) continue;
-            a->m[i] = -INFINITY;
-            a->l[i] = 0;
-            memset(a->o + (int64_t)i * a->head_dim, 0, (size_t)a->head_dim * sizeof(float));
-            continue;
-        }
-        tg_pass_add(&x, a, i, n);
-        if (++n < most) continue;
-        tg_pass_run(&x, n, instances);
-        n = 0;
+    for (int32_t i = 0; i < a->n_queries;) {
+        int n = 0;
+        while (n < most && i + n < a->n_queries && a->first[i + n] <= a->last[i + n])
+            n++;
+        if (n)
+            tg_pass_run(&x, a, i, n, instances);
+        else
+            tg_pass_skip(a, i);
+        i += TG_MAX(n, 1);
     }
-    if (n) tg_pass_run(&x, n, instances);
 }
 
 /* ---- parts */

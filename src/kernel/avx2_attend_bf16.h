@@ -177,10 +177,9 @@ TG_INLINE void tg_pair_attend(const tg_pass *x, int n, int regs)
             tg_pair_score(x, n, r, 1);
         r += is_whole ? regs : 1;
     }
-    for (int j = 0; j < n; j++) {
-        tg_pass_soften(x, TG_KV_BF16, j, low, high);
+    tg_pass_soften(x, TG_KV_BF16, n, low, high);
+    for (int j = 0; j < n; j++)
         tg_pair_round(x->t->pair[j] + 16 * low, x->t->p[j] + 16 * low, 16 * (high - low));
-    }
     tg_pass_weigh(x, n);
     int64_t d = 0;
     for (; d + 16 * regs <= x->dim; d += 16 * regs)

@@ -116,8 +116,7 @@ TG_INLINE void tg_q8_attend(const tg_pass *x, int n, int regs)
             tg_q8_score(x, n, r, 1);
         r += is_whole ? regs : 1;
     }
-    for (int j = 0; j < n; j++)
-        tg_pass_soften(x, TG_KV_Q8, j, low, high);
+    tg_pass_soften(x, TG_KV_Q8, n, low, high);
     tg_pass_weigh(x, n);
     for (int j = 0; j < n; j++)
         tg_q8_code(x, j, low, high);

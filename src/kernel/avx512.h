@@ -137,6 +137,57 @@ TG_INLINE float tg_v16_fold_max(tg_v16 x)
     return tg_fold_max(x);
 }
 
+/* The first n <= 8 of 16 lanes; the others load as 0 and are not stored. */
+TG_INLINE tg_v16 tg_v16_load_few(const float *p, int64_t n)
+{
+    return tg_v16_load(p, n);
+}
+
+TG_INLINE void tg_v16_store_few(float *p, int64_t n, tg_v16 v)
+{
+    tg_v16_store(p, n, v);
+}
+
+/* Where the steps below leave the folds of registers 0 .. 7, in order. */
+TG_INLINE __m512 tg_gather_folds(__m512 x)
+{
+    const __m512i at = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 4, 8, 12, 2, 6, 10, 14);
+    return _mm512_permutexvar_ps(at, x);
+}
+
+/* The fold of each of n <= 8 registers, which take the same steps together; lane = register. */
+TG_INLINE tg_v16 tg_v16_fold_each_max(const tg_v16 *x, int n)
+{
+    __m512 h[4], q[2];
+    for (int i = 0; i < 4; i++) {
+        __m512 a = x[TG_MIN(2 * i, n - 1)], b = x[TG_MIN(2 * i + 1, n - 1)];
+        h[i] = _mm512_max_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    }
+    for (int i = 0; i < 2; i++) {
+        __m512 a = h[2 * i], b = h[2 * i + 1];
+        q[i] = _mm512_max_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    }
+    __m512 c =
+        _mm512_max_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
+    return tg_gather_folds(_mm512_max_ps(c, _mm512_movehdup_ps(c)));
+}
+
+TG_INLINE tg_v16 tg_v16_fold_each_sum(const tg_v16 *x, int n)
+{
+    __m512 h[4], q[2];
+    for (int i = 0; i < 4; i++) {
+        __m512 a = x[TG_MIN(2 * i, n - 1)], b = x[TG_MIN(2 * i + 1, n - 1)];
+        h[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    }
+    for (int i = 0; i < 2; i++) {
+        __m512 a = h[2 * i], b = h[2 * i + 1];
+        q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    }
+    __m512 c =
+        _mm512_add_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
+    return tg_gather_folds(_mm512_add_ps(c, _mm512_movehdup_ps(c)));
+}
+
 /* Lanes of the places [at, at + 16) that lie in first..last, all in [0, 64). */
 TG_INLINE tg_m16 tg_m16_range(int32_t first, int32_t last, int at)
 {
