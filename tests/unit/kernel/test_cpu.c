@@ -37,6 +37,14 @@ static void the_environment_lowers_the_tier(void **state)
     unsetenv("TG_CPU");
 }
 
+/* Types that read queries as they are have no kv_query. */
+static bool may_be_null(const tg_kernels *k, size_t at)
+{
+    const char *entry = (const char *)k + at;
+    return entry == (const char *)&k->kv_query[TG_KV_F32] ||
+           entry == (const char *)&k->kv_query[TG_KV_F16];
+}
+
 static void every_tier_fills_every_entry(void **state)
 {
     (void)state;
@@ -47,7 +55,7 @@ static void every_tier_fills_every_entry(void **state)
         void (*entry)(void);
         for (size_t at = 0; at < sizeof k; at += sizeof entry) {
             memcpy(&entry, (char *)&k + at, sizeof entry);
-            assert_true(entry != NULL);
+            assert_true((entry == NULL) == may_be_null(&k, at));
         }
     }
 }
