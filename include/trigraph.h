@@ -51,6 +51,9 @@ typedef struct tg_export_options {
     /* Called now and then; true ends the export cleanly with TG_E_CANCELLED. */
     bool (*progress)(void *context, int64_t done_bytes, int64_t total_bytes);
     void *context;
+    /* A text by which 4 and 5 bits are spent where the model needs them: with weights "q4_0",
+     * "q4_1", "q5_1" of a checkpoint of floats. Or NULL. */
+    const char *calibration_file;
 } tg_export_options;
 
 /* Compiles the checkpoint at `source` (a Hugging Face folder, a folder of the hub cache, or a GGUF

@@ -51,4 +51,28 @@ enum { TG_PROBE_VERSION = 1 };
  * which groups of activations take two planes. Nothing where all do or nothing is quantized. */
 TG_MUST_USE tg_status tg_export_probe(tg_export_job *job, const void *weights, tg_err *e);
 
+/* A text that says which columns of a matrix matter, and what it has said. */
+typedef struct tg_calibration {
+    const char *path; /* borrowed; for messages */
+    tg_buf text;
+    tg_content_hash hash;
+    /* After tg_export_calibrate, for each weight of the job's program what tg_pack_tile takes. */
+    const float *const *importance;
+    tg_arena arena;
+} tg_calibration;
+
+TG_MUST_USE tg_status tg_calibration_open(tg_calibration *c, const char *path, tg_err *e);
+void tg_calibration_close(tg_calibration *c);
+/* Runs the text through the model with its weights as the checkpoint has them. They are packed into
+ * the artifact that `w` writes, whose place is `dir`, and are gone from it on return. */
+TG_MUST_USE tg_status tg_export_calibrate(tg_calibration *c, const tg_export_job *job,
+                                          tg_artifact_writer *w, const char *dir,
+                                          const tg_export_options *o, tg_err *e);
+
+/* Whether the disk of `dir` holds a weight file and what lies beside it. */
+TG_MUST_USE tg_status tg_export_check_disk(int64_t weights_bytes, const char *dir, tg_err *e);
+
+/* 32 hex digits, the high half first. */
+void tg_content_hash_print(char hex[33], const tg_content_hash *hash);
+
 #endif

@@ -30,7 +30,8 @@ static tg_status find_root(tg_buf *out, tg_err *e)
 }
 
 /* What an entry depends on, in words. */
-static json_t *describe_key(const tg_checkpoint *c, const tg_export_config *config)
+static json_t *describe_key(const tg_checkpoint *c, const tg_export_config *config,
+                            const char *calibration)
 {
     json_t *files = json_array();
     for (int32_t i = 0; i < tg_checkpoint_n_files(c); i++) {
@@ -39,9 +40,21 @@ static json_t *describe_key(const tg_checkpoint *c, const tg_export_config *conf
                                                (json_int_t)f->n_bytes, "mtime_ns",
                                                (json_int_t)f->mtime_ns));
     }
-    return json_pack("{s:s, s:i, s:i, s:o, s:o}", "compiler", TG_VERSION, "format",
-                     TG_ARTIFACT_VERSION, "probe", TG_PROBE_VERSION, "config",
-                     tg_export_config_print(config), "files", files);
+    return json_pack("{s:s, s:i, s:i, s:s, s:o, s:o}", "compiler", TG_VERSION, "format",
+                     TG_ARTIFACT_VERSION, "probe", TG_PROBE_VERSION, "calibration", calibration,
+                     "config", tg_export_config_print(config), "files", files);
+}
+
+/* Of the text in hex, empty without one. */
+static tg_status hash_calibration(char hex[33], const tg_export_options *o, tg_err *e)
+{
+    hex[0] = 0;
+    if (!o || !o->calibration_file) return TG_OK;
+    tg_calibration c;
+    TG_TRY(tg_calibration_open(&c, o->calibration_file, e));
+    tg_content_hash_print(hex, &c.hash);
+    tg_calibration_close(&c);
+    return TG_OK;
 }
 
 /* "SmolLM2-135M.Q4_1" of the source's name, safe in a file name and not too long. */
@@ -77,13 +90,15 @@ static tg_status find_entry(entry *x, const char *source, const tg_export_option
     tg_checkpoint *c = NULL;
     tg_blueprint *b = NULL;
     tg_buf text = {0};
+    char calibration[33];
     tg_status s = find_root(&x->root, e);
     if (s == TG_OK) s = tg_export_options_read(&config, o, e);
     if (s == TG_OK) s = tg_checkpoint_open(&c, source, e);
     if (s == TG_OK) s = tg_blueprint_open(&b, c, e);
     if (s == TG_OK) s = tg_export_config_check(&config, tg_blueprint_hparams(b), e);
+    if (s == TG_OK) s = hash_calibration(calibration, o, e);
     if (s == TG_OK) {
-        x->key = describe_key(c, &config);
+        x->key = describe_key(c, &config, calibration);
         s = x->key ? tg_json_print(&text, x->key, 2, e) : tg_fail_nomem(e, 0, "a cache key");
     }
     if (s == TG_OK) {

@@ -48,6 +48,17 @@ tg_status tg_export_options_read(tg_export_config *out, const tg_export_options 
     return read_names(out, o, e);
 }
 
+static tg_status check_calibration(const tg_export_config *c, const tg_export_options *o, tg_err *e)
+{
+    bool is_few = c->weights == TG_WEIGHTS_Q4_0 || c->weights == TG_WEIGHTS_Q4_1 ||
+                  c->weights == TG_WEIGHTS_Q5_1;
+    if (!o || !o->calibration_file || is_few) return TG_OK;
+    return tg_fail(e, TG_E_ARGUMENT,
+                   "%s: a calibration text serves weights that are quantized to 4 or 5 bits; add "
+                   "--weights q4_0, q4_1 or q5_1, or leave out --calibrate",
+                   o->calibration_file);
+}
+
 /* ---- compiling */
 
 tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_export_options *o,
@@ -55,6 +66,7 @@ tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_ex
 {
     *job = (tg_export_job){0};
     tg_status s = tg_export_options_read(&job->config, o, e);
+    if (s == TG_OK) s = check_calibration(&job->config, o, e);
     if (s == TG_OK) s = tg_checkpoint_open(&job->checkpoint, source, e);
     if (s == TG_OK) s = tg_blueprint_open(&job->blueprint, job->checkpoint, e);
     if (s == TG_OK) s = tg_papers_read(&job->papers, job->checkpoint, e);
@@ -96,9 +108,9 @@ tg_status tg_export_preview(char **out, const char *source, const char *pass,
 
 /* ---- writing. The program comes after the weights, for it says what running them has shown. */
 
-static tg_status check_disk(const tg_export_job *job, const char *dir, tg_err *e)
+tg_status tg_export_check_disk(int64_t weights_bytes, const char *dir, tg_err *e)
 {
-    int64_t n_free = 0, needed = job->compiled.program.weights_bytes + (64 << 20);
+    int64_t n_free = 0, needed = weights_bytes + (64 << 20);
     TG_TRY(tg_disk_free_bytes(&n_free, dir, e));
     if (n_free >= needed) return TG_OK;
     return tg_fail(e, TG_E_IO,
@@ -107,22 +119,35 @@ static tg_status check_disk(const tg_export_job *job, const char *dir, tg_err *e
                    dir, (long long)(needed >> 20), (long long)(n_free >> 20));
 }
 
-static json_t *describe(const tg_export_job *job, const tg_content_hash *hash)
+void tg_content_hash_print(char hex[33], const tg_content_hash *hash)
+{
+    snprintf(hex, 33, "%016llx%016llx", (unsigned long long)hash->high,
+             (unsigned long long)hash->low);
+}
+
+static json_t *describe(const tg_export_job *job, const tg_content_hash *hash,
+                        const tg_calibration *c)
 {
     const tg_program *p = &job->compiled.program;
     char hex[33];
-    snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)hash->high,
-             (unsigned long long)hash->low);
+    tg_content_hash_print(hex, hash);
     /* No path and no time: the same inputs give the same bytes, wherever they lie. */
     json_t *source = json_pack(
         "{s:s, s:s, s:s}", "kind",
         tg_checkpoint_get_kind(job->checkpoint) == TG_CHECKPOINT_GGUF ? "gguf" : "huggingface",
         "name", tg_path_name(tg_checkpoint_get_path(job->checkpoint)), "xxh3_128", hex);
-    return json_pack("{s:s, s:s, s:o, s:o, s:{s:i, s:i, s:i, s:i, s:I}}", "architecture",
-                     tg_blueprint_arch(job->blueprint)->name, "compiler", TG_VERSION, "source",
-                     source, "config", tg_export_config_print(&job->config), "model", "n_layers",
-                     p->n_layers, "width", p->width, "n_vocab", p->n_vocab, "max_length",
-                     p->max_length, "weights_bytes", (json_int_t)p->weights_bytes);
+    json_t *all =
+        json_pack("{s:s, s:s, s:o, s:o, s:{s:i, s:i, s:i, s:i, s:I}}", "architecture",
+                  tg_blueprint_arch(job->blueprint)->name, "compiler", TG_VERSION, "source", source,
+                  "config", tg_export_config_print(&job->config), "model", "n_layers", p->n_layers,
+                  "width", p->width, "n_vocab", p->n_vocab, "max_length", p->max_length,
+                  "weights_bytes", (json_int_t)p->weights_bytes);
+    if (!c->path) return all;
+    tg_content_hash_print(hex, &c->hash);
+    if (all && json_object_set_new(all, "calibration", json_pack("{s:s}", "xxh3_128", hex)) == 0)
+        return all;
+    json_decref(all);
+    return NULL;
 }
 
 static tg_status write_program(tg_artifact_writer *w, const tg_export_job *job, tg_err *e)
@@ -150,12 +175,13 @@ static tg_status write_papers(tg_artifact_writer *w, const tg_papers *p, tg_err 
 
 /* The source is hashed while the disk is still busy with the weights. */
 static tg_status write_weights(tg_artifact_writer *w, const tg_export_job *job,
-                               const tg_export_options *o, tg_content_hash *hash, tg_err *e)
+                               const tg_export_options *o, const tg_calibration *c,
+                               tg_content_hash *hash, tg_err *e)
 {
     tg_out *out;
     TG_TRY(tg_artifact_writer_begin(w, "weights.0.bin", &out, e));
-    TG_TRY(tg_pack_write(&job->compiled.program, job->blueprint, out, o ? o->progress : NULL,
-                         o ? o->context : NULL, e));
+    TG_TRY(tg_pack_write(&job->compiled.program, job->blueprint, c->importance, out, o->progress,
+                         o->context, e));
     *hash = tg_checkpoint_hash(job->checkpoint);
     return tg_artifact_writer_end(w, e);
 }
@@ -170,14 +196,14 @@ static tg_status probe(tg_artifact_writer *w, tg_export_job *job, tg_err *e)
 }
 
 static tg_status write_artifact(tg_artifact_writer *w, tg_export_job *job,
-                                const tg_export_options *o, tg_err *e)
+                                const tg_export_options *o, const tg_calibration *c, tg_err *e)
 {
     TG_TRY(write_papers(w, &job->papers, e));
     tg_content_hash hash;
-    TG_TRY(write_weights(w, job, o, &hash, e));
+    TG_TRY(write_weights(w, job, o, c, &hash, e));
     TG_TRY(probe(w, job, e));
     TG_TRY(write_program(w, job, e));
-    json_t *json = describe(job, &hash);
+    json_t *json = describe(job, &hash, c);
     if (!json) return tg_fail_nomem(e, sizeof json, "artifact.json");
     tg_status s = tg_artifact_writer_commit(w, json, e);
     json_decref(json);
@@ -186,12 +212,18 @@ static tg_status write_artifact(tg_artifact_writer *w, tg_export_job *job,
 
 tg_status tg_export(const char *source, const char *dir, const tg_export_options *o, tg_err *e)
 {
+    static const tg_export_options defaults;
+    if (!o) o = &defaults;
     tg_export_job job;
     tg_artifact_writer *w = NULL;
+    tg_calibration c = {0};
     TG_TRY(tg_export_job_init(&job, source, o, NULL, NULL, e));
-    tg_status s = check_disk(&job, dir, e);
-    if (s == TG_OK) s = tg_artifact_writer_new(&w, dir, o && o->is_forced, e);
-    if (s == TG_OK) s = write_artifact(w, &job, o, e);
+    tg_status s = tg_export_check_disk(job.compiled.program.weights_bytes, dir, e);
+    if (s == TG_OK && o->calibration_file) s = tg_calibration_open(&c, o->calibration_file, e);
+    if (s == TG_OK) s = tg_artifact_writer_new(&w, dir, o->is_forced, e);
+    if (s == TG_OK && c.path) s = tg_export_calibrate(&c, &job, w, dir, o, e);
+    if (s == TG_OK) s = write_artifact(w, &job, o, &c, e);
+    tg_calibration_close(&c);
     tg_artifact_writer_free(w);
     tg_export_job_deinit(&job);
     return s;

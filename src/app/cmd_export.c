@@ -20,6 +20,7 @@ static tg_export_options take_options(const tg_args *a, tg_progress *progress)
     if (a->is_set[TG_OPT_BATCH]) o.batch = (int32_t)a->number[TG_OPT_BATCH];
     if (a->is_set[TG_OPT_MAX_LENGTH]) o.max_length = (int32_t)a->number[TG_OPT_MAX_LENGTH];
     if (a->is_set[TG_OPT_WEIGHTS]) o.weights = a->text[TG_OPT_WEIGHTS];
+    if (a->is_set[TG_OPT_CALIBRATE]) o.calibration_file = a->text[TG_OPT_CALIBRATE];
     if (a->is_set[TG_OPT_ACTIVATIONS]) o.activations = a->text[TG_OPT_ACTIVATIONS];
     if (a->is_set[TG_OPT_KV]) o.kv = a->text[TG_OPT_KV];
     return o;

@@ -81,8 +81,10 @@ TG_MUST_USE tg_status tg_compiled_widen_worthy(tg_compiled *c, const void *weigh
 typedef bool tg_progress_fn(void *context, int64_t done, int64_t total);
 
 /* Writes the packed weights of a compiled model, in the order of execution, with a thread for each
- * processor and constant memory. `progress` is called on the caller's thread. */
-TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_blueprint *b, tg_out *out,
+ * processor and constant memory. `progress` is called on the caller's thread. importance[i] is what
+ * tg_pack_tile takes for weight i; the list, and any entry, may be NULL. */
+TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_blueprint *b,
+                                    const float *const *importance, tg_out *out,
                                     tg_progress_fn *progress, void *context, tg_err *e);
 
 /* ---- packing, as kernels read it (also used by tests) */
@@ -92,9 +94,10 @@ TG_MUST_USE tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t,
                                             tg_weights_mode mode, bool is_vector, tg_err *e);
 /* Packs rows [16 tile, 16 tile + 16) of a matrix into dst (tg_layout_tile_bytes). Rows are read
  * through the fix (head_dim for the rotary ones). Values are kept exactly where the layout can hold
- * them; float tensors are rounded or quantized as the layout says. */
+ * them; float tensors are rounded or quantized as the layout says, where 4 and 5 bits weigh a
+ * column's errors by importance[cols rounded up to 32], all above 0 (NULL: all alike). */
 TG_MUST_USE tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head_dim,
-                                   int64_t tile, uint8_t *dst, tg_err *e);
+                                   int64_t tile, const float *importance, uint8_t *dst, tg_err *e);
 /* dst[0..n) = a norm or bias of n numbers, read through the fix; exact but for the addition of
  * 1. */
 void tg_pack_vector(const tg_tensor *t, tg_fix fix, int32_t head_dim, float *dst);

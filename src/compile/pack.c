@@ -61,6 +61,7 @@ typedef struct batch {
 typedef struct packer {
     const tg_program *p;
     const tg_blueprint *b;
+    const float *const *importance; /* [p->n_weights], or NULL */
     tg_out *out;
     tg_progress_fn *progress;
     void *context;
@@ -143,8 +144,9 @@ static tg_status make_part(const packer *k, part *x, tg_err *e)
         tg_pack_vector(f->tensor, f->fix, h->head_dim, (float *)(void *)x->bytes);
         return TG_OK;
     }
-    TG_TRY(
-        tg_pack_tile((tg_layout)w->layout, f->tensor, f->fix, h->head_dim, x->index, x->bytes, e));
+    const float *importance = k->importance ? k->importance[w - k->p->weights] : NULL;
+    TG_TRY(tg_pack_tile((tg_layout)w->layout, f->tensor, f->fix, h->head_dim, x->index, importance,
+                        x->bytes, e));
     release_rows(k, f->tensor, x->index);
     return TG_OK;
 }
@@ -342,10 +344,12 @@ static size_t begin_entries(packer *k)
     return largest;
 }
 
-tg_status tg_pack_write(const tg_program *p, const tg_blueprint *b, tg_out *out,
-                        tg_progress_fn *progress, void *context, tg_err *e)
+tg_status tg_pack_write(const tg_program *p, const tg_blueprint *b, const float *const *importance,
+                        tg_out *out, tg_progress_fn *progress, void *context, tg_err *e)
 {
-    packer k = {.p = p, .b = b, .out = out, .progress = progress, .context = context};
+    packer k = {.p = p, .b = b, .importance = importance, .out = out};
+    k.progress = progress;
+    k.context = context;
     k.start = tg_out_n_bytes(out);
     k.cursors = TG_NEW_ARRAY(cursor, p->n_weights);
     if (!k.cursors)

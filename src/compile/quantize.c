@@ -7,6 +7,9 @@
  * its lower and from its upper end (a narrower one cuts off the other end). The start whose line
  * fits best wins; it is then rounded to f16, and its codes are chosen for the rounded numbers.
  *
+ * Every square is weighted by how much its column matters, 1 where nobody has said. Weights of 1
+ * change no bit: the products with them are exact.
+ *
  * The search runs on y = (x - lo) / (hi - lo), so that neither a large minimum nor tiny weights
  * cost digits. Sums go in eight fixed lanes: the same bits from every compiler and machine. */
 #include "compile/quantize.h"
@@ -27,10 +30,10 @@ typedef struct line {
     float a, b, err;
 } line;
 
-/* y and weights of a block: 1, and 0 beyond its end. */
+/* y and weights of a block, 0 beyond its end; sums are weighted. */
 typedef struct block {
     float y[BLOCK], w[BLOCK];
-    float n, sum_y, sum_yy;
+    float sum_w, sum_y, sum_yy;
     float top;
 } block;
 
@@ -55,17 +58,17 @@ static line fit(const block *t, float a, float b)
     float inv = 1 / a;
     for (int i = 0; i < BLOCK; i += LANES)
         for (int j = 0; j < LANES; j++) {
-            float q = round_code((t->y[i + j] - b) * inv, t->top) * t->w[i + j];
-            s_q[j] += q;
-            s_qq[j] += q * q;
-            s_yq[j] += q * t->y[i + j];
+            float q = round_code((t->y[i + j] - b) * inv, t->top), wq = t->w[i + j] * q;
+            s_q[j] += wq;
+            s_qq[j] += wq * q;
+            s_yq[j] += wq * t->y[i + j];
         }
-    float q = add_lanes(s_q), spread = add_lanes(s_qq) - q * q / t->n;
-    float both = add_lanes(s_yq) - q * t->sum_y / t->n;
+    float q = add_lanes(s_q), spread = add_lanes(s_qq) - q * q / t->sum_w;
+    float both = add_lanes(s_yq) - q * t->sum_y / t->sum_w;
     if (!(spread > 0) || !(both > 0)) return (line){a, b, INFINITY};
     line l = {.a = both / spread};
-    l.b = (t->sum_y - l.a * q) / t->n;
-    l.err = t->sum_yy - t->sum_y * t->sum_y / t->n - both * l.a;
+    l.b = (t->sum_y - l.a * q) / t->sum_w;
+    l.err = t->sum_yy - t->sum_y * t->sum_y / t->sum_w - both * l.a;
     return l;
 }
 
@@ -88,50 +91,65 @@ static line search(const block *t)
     return best;
 }
 
+/* Numbers to be coded, and the weights of their errors. */
+typedef struct numbers {
+    const float *x, *w;
+    int n;
+} numbers;
+
 /* Codes for a scale and minimum as f16 holds them; returns the squared error. */
-static double code(uint8_t q[BLOCK], float d, float m, const float *x, int n, float top)
+static double code(uint8_t q[BLOCK], float d, float m, numbers v, float top)
 {
     double err = 0;
-    for (int i = 0; i < n; i++) {
-        q[i] = d > 0 ? (uint8_t)round_code((x[i] - m) / d, top) : 0;
-        double miss = (double)d * q[i] + (double)m - (double)x[i];
-        err += miss * miss;
+    for (int i = 0; i < v.n; i++) {
+        q[i] = d > 0 ? (uint8_t)round_code((v.x[i] - m) / d, top) : 0;
+        double miss = (double)d * q[i] + (double)m - (double)v.x[i];
+        err += miss * miss * (double)v.w[i];
     }
     return err;
 }
 
 /* The least squares minimum for codes and a scale that are given. */
-static float refit_minimum(const uint8_t *q, float d, const float *x, int n)
+static float refit_minimum(const uint8_t *q, float d, numbers v)
 {
-    double sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += (double)x[i] - (double)d * q[i];
-    return (float)(sum / n);
+    double sum = 0, sum_w = 0;
+    for (int i = 0; i < v.n; i++) {
+        sum += ((double)v.x[i] - (double)d * q[i]) * (double)v.w[i];
+        sum_w += (double)v.w[i];
+    }
+    return (float)(sum / sum_w);
 }
+
+static const float ones[BLOCK] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 static bool is_held(uint16_t f16)
 {
     return (f16 & 0x7fff) < 0x7c00;
 }
 
-static block begin_block(const float *x, int n, float lo, float range, int top)
+static block begin_block(numbers v, float lo, float range, int top)
 {
-    block t = {.n = (float)n, .top = (float)top};
-    float s[LANES] = {0}, ss[LANES] = {0};
-    for (int i = 0; i < n; i++) {
-        float y = (x[i] - lo) / range;
+    block t = {.top = (float)top};
+    float sw[LANES] = {0}, s[LANES] = {0}, ss[LANES] = {0};
+    for (int i = 0; i < v.n; i++) {
+        float y = (v.x[i] - lo) / range, wy = v.w[i] * y;
         t.y[i] = y;
-        t.w[i] = 1;
-        s[i % LANES] += y;
-        ss[i % LANES] += y * y;
+        t.w[i] = v.w[i];
+        sw[i % LANES] += v.w[i];
+        s[i % LANES] += wy;
+        ss[i % LANES] += wy * y;
     }
+    t.sum_w = add_lanes(sw);
     t.sum_y = add_lanes(s);
     t.sum_yy = add_lanes(ss);
     return t;
 }
 
-bool tg_quantize_affine(uint8_t q[32], uint16_t *d, uint16_t *m, const float *x, int n, int top)
+bool tg_quantize_affine(uint8_t q[32], uint16_t *d, uint16_t *m, const float *x, const float *w,
+                        int n, int top)
 {
+    numbers v = {x, w ? w : ones, n};
     TG_ASSERT(n >= 1 && n <= BLOCK && top >= 3 && top <= 255);
     float lo = x[0], hi = x[0];
     for (int i = 0; i < n; i++) {
@@ -147,20 +165,20 @@ bool tg_quantize_affine(uint8_t q[32], uint16_t *d, uint16_t *m, const float *x,
     *d = tg_f32_to_f16(range / (float)top);
     *m = tg_f32_to_f16(lo);
     if (!is_held(*d) || !is_held(*m)) return false;
-    double err = code(q, tg_f16_to_f32(*d), tg_f16_to_f32(*m), x, n, (float)top);
-    if (*d == 0) *m = tg_f32_to_f16(refit_minimum(q, 0, x, n)); /* one number, for f16 */
+    double err = code(q, tg_f16_to_f32(*d), tg_f16_to_f32(*m), v, (float)top);
+    if (*d == 0) *m = tg_f32_to_f16(refit_minimum(q, 0, v)); /* one number, for f16 */
     if (*d == 0 || err == 0) return true;
 
-    block t = begin_block(x, n, lo, range, top);
+    block t = begin_block(v, lo, range, top);
     line l = search(&t);
     uint8_t better[BLOCK] = {0};
     uint16_t d_better = tg_f32_to_f16(l.a * range), m_better = tg_f32_to_f16(lo + l.b * range);
     if (l.err == INFINITY || !is_held(d_better) || !is_held(m_better)) return true;
     float step = tg_f16_to_f32(d_better);
-    (void)code(better, step, lo + l.b * range, x, n, (float)top);
-    m_better = tg_f32_to_f16(refit_minimum(better, step, x, n));
+    (void)code(better, step, lo + l.b * range, v, (float)top);
+    m_better = tg_f32_to_f16(refit_minimum(better, step, v));
     if (!is_held(m_better)) return true;
-    if (!(code(better, step, tg_f16_to_f32(m_better), x, n, (float)top) < err)) return true;
+    if (!(code(better, step, tg_f16_to_f32(m_better), v, (float)top) < err)) return true;
     *d = d_better;
     *m = m_better;
     for (int i = 0; i < n; i++)
@@ -171,28 +189,28 @@ bool tg_quantize_affine(uint8_t q[32], uint16_t *d, uint16_t *m, const float *x,
 /* ---- without a minimum */
 
 /* Codes for the scale d as f16 holds it; returns the squared error. */
-static double code_q4_0(uint8_t q[BLOCK], float d, const float *x)
+static double code_q4_0(uint8_t q[BLOCK], float d, const float *x, const float *w)
 {
     double err = 0;
     for (int i = 0; i < BLOCK; i++) {
         q[i] = d != 0 ? (uint8_t)round_code(x[i] / d + 8, 15) : 8;
         double miss = (double)d * (q[i] - 8) - (double)x[i];
-        err += miss * miss;
+        err += miss * miss * (double)w[i];
     }
     return err;
 }
 
 /* The least squares scale for the codes that the scale d gives y; *gain is by how much its error
  * is below that of a scale of 0. */
-static float fit_q4_0(const float *y, float d, float *gain)
+static float fit_q4_0(const float *y, const float *w, float d, float *gain)
 {
     float s_qq[LANES] = {0}, s_yq[LANES] = {0};
     float inv = 1 / d;
     for (int i = 0; i < BLOCK; i += LANES)
         for (int j = 0; j < LANES; j++) {
             float q = round_code(y[i + j] * inv + 8, 15) - 8;
-            s_qq[j] += q * q;
-            s_yq[j] += q * y[i + j];
+            s_qq[j] += w[i + j] * q * q;
+            s_yq[j] += w[i + j] * q * y[i + j];
         }
     float qq = add_lanes(s_qq), yq = add_lanes(s_yq);
     *gain = qq > 0 ? yq * yq / qq : 0;
@@ -201,12 +219,12 @@ static float fit_q4_0(const float *y, float d, float *gain)
 
 /* The largest magnitude, 1 in y, is put at 6.4 to 9.2 steps, with either sign: there are eight
  * steps on one side of zero and seven on the other, and the largest may be cut off. */
-static float search_q4_0(const float *y)
+static float search_q4_0(const float *y, const float *w)
 {
     float best = 0, most = -1, gain;
     for (int k = 0; k < 16; k++) {
         float start = (k & 1 ? 1 : -1) / (6.4f + 0.4f * (float)(k / 2));
-        float d = fit_q4_0(y, fit_q4_0(y, start, &gain), &gain);
+        float d = fit_q4_0(y, w, fit_q4_0(y, w, start, &gain), &gain);
         if (gain <= most) continue;
         most = gain;
         best = d;
@@ -214,8 +232,9 @@ static float search_q4_0(const float *y)
     return best;
 }
 
-bool tg_quantize_q4_0(uint8_t q[32], uint16_t *d, const float *x)
+bool tg_quantize_q4_0(uint8_t q[32], uint16_t *d, const float *x, const float *w)
 {
+    if (!w) w = ones;
     float y[BLOCK], amax = 0, max = 0; /* max: the first of the largest magnitude, with its sign */
     for (int i = 0; i < BLOCK; i++) {
         if (!isfinite(x[i])) return false;
@@ -226,13 +245,14 @@ bool tg_quantize_q4_0(uint8_t q[32], uint16_t *d, const float *x)
     *d = tg_f32_to_f16(max / -8); /* ggml's scale: what the search has to beat */
     if (!is_held(*d)) return false;
     if ((*d & 0x7fff) == 0) *d = 0; /* of the two zeros one */
-    double err = code_q4_0(q, tg_f16_to_f32(*d), x);
+    double err = code_q4_0(q, tg_f16_to_f32(*d), x, w);
     if (amax < 0x1p-100f || err == 0) return true; /* a scale of 0; or nothing to gain */
     for (int i = 0; i < BLOCK; i++)
         y[i] = x[i] / amax;
     uint8_t better[BLOCK];
-    uint16_t d_better = tg_f32_to_f16(search_q4_0(y) * amax);
-    if (!is_held(d_better) || !(code_q4_0(better, tg_f16_to_f32(d_better), x) < err)) return true;
+    uint16_t d_better = tg_f32_to_f16(search_q4_0(y, w) * amax);
+    if (!is_held(d_better) || !(code_q4_0(better, tg_f16_to_f32(d_better), x, w) < err))
+        return true;
     *d = d_better;
     for (int i = 0; i < BLOCK; i++)
         q[i] = better[i];

@@ -536,25 +536,26 @@ static bool quantize_q8_0(uint8_t *q, uint16_t *d16, const float *x)
     return *d16 != 0x7c00;
 }
 
-/* Group g of the piece from its 32 numbers, of which the row has n; the others are 0. */
-static bool quantize_group(piece *p, tg_layout l, size_t g, const float *x, int n)
+/* Group g of the piece from its 32 numbers, of which the row has n; the others are 0. `w` are the
+ * weights of their errors, or NULL. */
+static bool quantize_group(piece *p, tg_layout l, size_t g, const float *x, const float *w, int n)
 {
     uint8_t *q = p->q + 32 * g;
     if (l == TG_LAYOUT_Q8_0) return quantize_q8_0(q, &p->d[g], x);
-    if (l == TG_LAYOUT_Q4_0) return tg_quantize_q4_0(q, &p->d[g], x);
-    return tg_quantize_affine(q, &p->d[g], &p->m[g], x, n, l == TG_LAYOUT_Q4_1 ? 15 : 31);
+    if (l == TG_LAYOUT_Q4_0) return tg_quantize_q4_0(q, &p->d[g], x, w);
+    return tg_quantize_affine(q, &p->d[g], &p->m[g], x, w, n, l == TG_LAYOUT_Q4_1 ? 15 : 31);
 }
 
 /* Columns beyond the row's end inside its last group are zeros, code 128 or 8, where a layout has
  * no minimum; where it has one they are what code 0 means: activations are zeros there. */
 static tg_status quantize_piece(piece *p, tg_layout l, const tg_tensor *t, const uint8_t *src,
-                                int64_t row, int64_t at, tg_err *e)
+                                int64_t row, int64_t at, const float *importance, tg_err *e)
 {
     for (size_t g = 0; g < n_groups(at, t->dims[1]); g++) {
         float v[32];
         int64_t first = at + (int64_t)(32 * g);
         int n = unpack_columns(t, src, first, 32, v);
-        if (quantize_group(p, l, g, v, n)) continue;
+        if (quantize_group(p, l, g, v, importance ? importance + first : NULL, n)) continue;
         int worst = 0; /* what to name: a NaN, else the largest */
         for (int j = 0; j < 32; j++)
             if (isnan(v[j]) || fabsf(v[j]) > fabsf(v[worst])) worst = j;
@@ -565,7 +566,7 @@ static tg_status quantize_piece(piece *p, tg_layout l, const tg_tensor *t, const
 
 /* Quantum by quantum, a fresh piece each: what a reader leaves alone is zero, which is padding. */
 static tg_status pack_integer_row(tg_layout l, const tg_tensor *t, const uint8_t *src, int64_t row,
-                                  size_t lane, uint8_t *dst, tg_err *e)
+                                  size_t lane, const float *importance, uint8_t *dst, tg_err *e)
 {
     const tg_layout_row *lay = &tg_layout_rows[l];
     for (int64_t at = 0; at < t->dims[1]; at += lay->quantum_cols, dst += lay->quantum_bytes) {
@@ -573,7 +574,7 @@ static tg_status pack_integer_row(tg_layout l, const tg_tensor *t, const uint8_t
         if (exact[t->dtype].read)
             exact[t->dtype].read(&p, src, at, t->dims[1]);
         else
-            TG_TRY(quantize_piece(&p, l, t, src, row, at, e));
+            TG_TRY(quantize_piece(&p, l, t, src, row, at, importance, e));
         if (lay->quantum_cols == 256)
             write_k(l, dst, lane, &p);
         else
@@ -583,7 +584,7 @@ static tg_status pack_integer_row(tg_layout l, const tg_tensor *t, const uint8_t
 }
 
 tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head_dim, int64_t tile,
-                       uint8_t *dst, tg_err *e)
+                       const float *importance, uint8_t *dst, tg_err *e)
 {
     TG_ASSERT(t->n_dims == 2 && fix != TG_FIX_ADD_ONE);
     TG_ASSERT(is_float(t->dtype)
@@ -600,7 +601,7 @@ tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head
         int64_t source = find_source_row(fix, head_dim, row);
         const uint8_t *src = (const uint8_t *)t->data + (size_t)source * row_bytes;
         if (tg_layout_rows[l].is_quantized)
-            TG_TRY(pack_integer_row(l, t, src, source, lane, dst, e));
+            TG_TRY(pack_integer_row(l, t, src, source, lane, importance, dst, e));
         else
             TG_TRY(pack_float_row(l, t, src, source, lane, dst, e));
     }

@@ -54,6 +54,8 @@ struct tg_device {
     tg_profile *profile;       /* NULL: nobody asked */
     tg_cpu_observe_fn *observe;
     void *observe_context;
+    tg_cpu_watch_fn *watch;
+    void *watch_context;
 };
 
 static void free_piece(piece *p)
@@ -395,6 +397,8 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .profile = d->profile,
         .observe = d->observe,
         .observe_context = d->observe_context,
+        .watch = d->watch,
+        .watch_context = d->watch_context,
         .many = x->many_memory ? &x->many : NULL,
     };
     s->shared = (tg_step_shared){
@@ -469,4 +473,10 @@ void tg_cpu_device_observe(tg_device *d, tg_cpu_observe_fn *observe, void *conte
 {
     d->observe = observe;
     d->observe_context = context;
+}
+
+void tg_cpu_device_watch(tg_device *d, tg_cpu_watch_fn *watch, void *context)
+{
+    d->watch = watch;
+    d->watch_context = context;
 }

@@ -59,4 +59,13 @@ typedef void tg_cpu_observe_fn(void *context, const tg_weight_entry *w, const fl
 /* Shows every such input to `observe` from the next step on; NULL ends it. */
 void tg_cpu_device_observe(tg_device *d, tg_cpu_observe_fn *observe, void *context);
 
+/* What a step multiplies matrix w by: n_rows rows of w->cols numbers, `stride` apart, before they
+ * are quantized. Called once for each matrix of each step, for the head only where outputs are
+ * wanted; for different matrices by several threads at once. */
+typedef void tg_cpu_watch_fn(void *context, const tg_weight_entry *w, const float *x,
+                             int64_t stride, int32_t n_rows);
+
+/* Shows every product's input to `watch` from the next step on; NULL ends it. */
+void tg_cpu_device_watch(tg_device *d, tg_cpu_watch_fn *watch, void *context);
+
 #endif

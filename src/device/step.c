@@ -202,6 +202,8 @@ static void multiply(tg_step *s, const input *in, const product *p, int32_t laye
 {
     const tg_step_weight *w = get_weight(s, p->role, layer);
     if (begin >= end || in->n_rows == 0) return;
+    /* One thread has a matrix's first tile. */
+    if (s->watch && begin == 0) s->watch(s->watch_context, w->entry, in->x, in->stride, in->n_rows);
     int64_t first_row = begin * TG_TILE_ROWS;
     int64_t n_rows = TG_MIN(end * TG_TILE_ROWS, p->n_rows) - first_row;
     tg_matmul m = {
@@ -379,7 +381,7 @@ static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t
         return;
     }
     int64_t at = begin * TG_TILE_ROWS, n_cols = TG_MIN(end * TG_TILE_ROWS, width) - at;
-    if (!g->bias && !u->bias &&
+    if (!g->bias && !u->bias && !s->watch &&
         is_interleaved(get_weight(s, gate, layer), get_weight(s, up, layer))) {
         multiply_pairs(s, &in, gate, layer, thread, begin, end, width);
         combine_pairs(s, x->attrs.act, g, in.n_rows, at, n_cols);

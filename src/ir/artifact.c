@@ -497,6 +497,16 @@ tg_status tg_artifact_writer_map(tg_artifact_writer *w, const char *name, tg_map
     return tg_map_open(out, path, e);
 }
 
+tg_status tg_artifact_writer_drop(tg_artifact_writer *w, const char *name, tg_err *e)
+{
+    int file = find_file(name);
+    TG_ASSERT(file >= 0 && w->written[file].is_written);
+    char *path = make_path(w, w->new_dir, name);
+    if (!path) return tg_fail_nomem(e, strlen(name), "a path");
+    w->written[file].is_written = false;
+    return tg_path_remove(path, e);
+}
+
 /* The caller's keys between "format" and "files", and the checksum of it all at the end. */
 static json_t *complete_json(const tg_artifact_writer *w, json_t *json)
 {

@@ -56,6 +56,8 @@ TG_MUST_USE tg_status tg_artifact_writer_add(tg_artifact_writer *w, const char *
 TG_MUST_USE tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name,
                                                tg_out **out, tg_err *e);
 TG_MUST_USE tg_status tg_artifact_writer_end(tg_artifact_writer *w, tg_err *e);
+/* Removes a file that was written, which may then be written again. */
+TG_MUST_USE tg_status tg_artifact_writer_drop(tg_artifact_writer *w, const char *name, tg_err *e);
 /* Maps a file that was written, to be closed by the caller before commit. */
 TG_MUST_USE tg_status tg_artifact_writer_map(tg_artifact_writer *w, const char *name, tg_map *out,
                                              tg_err *e);

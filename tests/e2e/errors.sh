@@ -60,6 +60,20 @@ refuses "a config value of another type" 1 "max.length" export "$TINY" -o d --co
 refuses "a max-length beyond the model's" 1 "16777216|max.length" export "$TINY" -o d --max-length 16777216
 refuses "a config file that is not there" 1 "no\.json" export "$TINY" -o d --config no.json
 
+seq 1 400 >numbers.txt
+: >nothing.txt
+echo "a few words" >few.txt
+few="--weights q4_1 --calibrate"
+refuses "a calibration text that is not there" 1 "no/text" export "$TINY" -o d $few no/text
+refuses "an empty calibration text" 1 "nothing\.txt: the calibration text is empty" export "$TINY" -o d $few nothing.txt
+refuses "a calibration text that is too short" 1 "few\.txt: .* tokens; at least 64" export "$TINY" -o d $few few.txt
+refuses "a calibration text that serves nothing" 1 "numbers\.txt: .*--weights q4_0" export "$TINY" -o d --weights q8_0 --calibrate numbers.txt
+refuses "and that without --weights" 1 "numbers\.txt: .*--weights q4_0" export "$TINY" -o d --calibrate numbers.txt
+copy
+python3 "$ROOT/tests/e2e/damage.py" broken no-tokenizer
+refuses "a calibration text for a model without a tokenizer" 1 "numbers\.txt: .*no tokenizer" export broken -o d $few numbers.txt
+check "and of none of them an artifact came" test ! -e d
+
 tri export "$TINY" -o m.tg --max-length 32
 check "a short model is exported" test "$rc" -eq 0
 refuses "an artifact that exists" 1 "m\.tg" export "$TINY" -o m.tg

@@ -29,6 +29,21 @@ tri export "$TINY" -o q8.tg --weights q8_0
 check "a model without outliers worth their cost exports too" test "$rc" -eq 0
 rm -rf all.tg one.tg q8.tg
 
+# What a text says is the same on any machine, and only of that text.
+seq 1 900 >numbers.txt
+seq 900 -1 1 >backwards.txt
+tri export "$TINY" -o plain.tg --weights q4_1
+tri export "$TINY" -o all.tg --weights q4_1 --calibrate numbers.txt
+check "a text calibrates" test "$rc" -eq 0
+tri inspect all.tg --verify
+check "and what comes of it is whole" test "$rc" -eq 0
+env TG_CPU=ref TG_THREADS=1 "$TRIGRAPH" export "$TINY" -o one.tg --weights q4_1 --calibrate numbers.txt >out 2>err
+check "with the same bytes from another tier and other threads" diff -r all.tg one.tg
+tri export "$TINY" -o back.tg --weights q4_1 --calibrate backwards.txt
+check "and others from another text" sh -c '! cmp -s all.tg/weights.0.bin back.tg/weights.0.bin && ! cmp -s all.tg/weights.0.bin plain.tg/weights.0.bin'
+check "the artifact names the text" test "$(json all.tg/artifact.json 'd["calibration"]["xxh3_128"]')" != "$(json back.tg/artifact.json 'd["calibration"]["xxh3_128"]')"
+rm -rf all.tg one.tg back.tg plain.tg numbers.txt backwards.txt
+
 # Two exports of one source at once, through the cache and into one folder.
 rm -rf cache && mkdir cache
 "$TRIGRAPH" generate "$MODEL" --raw -p hi -n 1 --temp 0 >out1 2>err1 & first=$!

@@ -71,7 +71,7 @@ static void pack(const tg_blueprint *b, const tg_program *p)
         int64_t last = (w->rows - 1) / TG_TILE_ROWS;
         for (int k = 0; piece && !w->is_plain && k < 2; k++)
             (void)!tg_pack_tile((tg_layout)w->layout, f->tensor, f->fix, head_dim, k ? last : 0,
-                                piece, NULL);
+                                NULL, piece, NULL);
         tg_mem_free(piece);
     }
 }

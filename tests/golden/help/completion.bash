@@ -6,7 +6,7 @@ _trigraph() {
         return
     fi
     case ${COMP_WORDS[1]} in
-    export) options="--output --force --dry-run --dump-ir --batch --max-length --context-buckets --speculation --weights --activations --kv --config --help --version" ;;
+    export) options="--output --force --dry-run --dump-ir --batch --max-length --context-buckets --speculation --weights --calibrate --activations --kv --config --help --version" ;;
     generate) options="--prompt --file --ids --system --raw --predict --stop --ignore-eos --show-special --temp --top-k --top-p --min-p --repeat-penalty --presence-penalty --frequency-penalty --seed --threads --json --stats --help --version" ;;
     chat) options="--system --predict --stop --temp --top-k --top-p --min-p --repeat-penalty --presence-penalty --frequency-penalty --seed --threads --stats --help --version" ;;
     tokenize) options="--prompt --file --no-special --json --help --version" ;;

@@ -9,6 +9,7 @@ complete -c trigraph -n '__fish_seen_subcommand_from export' -l max-length -s c 
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l context-buckets -r -d 'sizes of a prompt step, ascending, separated by commas'
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l speculation -r -d 'drafted tokens that one step verifies; 0 for none'
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l weights -r -d 'how the weights of a float checkpoint are stored; auto keeps its types'
+complete -c trigraph -n '__fish_seen_subcommand_from export' -l calibrate -r -d 'a text of 64 to 4096 tokens; --weights q4_0, q4_1 and q5_1 keep best what it uses'
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l activations -r -d 'what activations become before a product with quantized weights; int8 keeps the few groups that hold outliers in 16 bits'
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l kv -r -d 'how keys and values are kept'
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l config -r -d 'JSON with the same names; options given here win'

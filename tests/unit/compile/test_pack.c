@@ -36,7 +36,7 @@ static tg_status write_file(const tg_compiled *c, const tg_blueprint *b, const c
 {
     tg_out *out = NULL;
     if (tg_out_open(&out, path, e) != TG_OK) fail_msg("%s", e->msg);
-    tg_status s = tg_pack_write(&c->program, b, out, w ? see_progress : NULL, w, e);
+    tg_status s = tg_pack_write(&c->program, b, NULL, out, w ? see_progress : NULL, w, e);
     if (s != TG_OK)
         tg_out_abandon(out);
     else
@@ -203,7 +203,7 @@ static void what_stands_before_in_the_file_stays(void **state)
     snprintf(path, sizeof path, "%s/with-head", w.dir);
     assert_int_equal(tg_out_open(&out, path, &e), TG_OK);
     assert_int_equal(tg_out_write(out, "head", 4, &e), TG_OK);
-    assert_int_equal(tg_pack_write(&w.compiled.program, w.o.b, out, NULL, NULL, &e), TG_OK);
+    assert_int_equal(tg_pack_write(&w.compiled.program, w.o.b, NULL, out, NULL, NULL, &e), TG_OK);
     assert_int_equal(tg_out_close(out, &e), TG_OK);
     assert_int_equal(tg_map_open(&map, path, &e), TG_OK);
     assert_int_equal(map.n_bytes, 4 + w.file.n_bytes);
@@ -243,7 +243,7 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state)
     for (int64_t n = 0; n < 3; n++) { /* the list, the batches and their bytes: all there is */
         tg_err failed = {0};
         tg_mem_fail_after(n);
-        tg_status s = tg_pack_write(&w.compiled.program, w.o.b, out, NULL, NULL, &failed);
+        tg_status s = tg_pack_write(&w.compiled.program, w.o.b, NULL, out, NULL, NULL, &failed);
         tg_mem_fail_after(-1);
         assert_int_equal(s, TG_E_NOMEM);
         assert_int_equal(tg_mem_n_alive(), before);

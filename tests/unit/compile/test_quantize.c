@@ -16,7 +16,7 @@ static quantized quantize(const float *x, int n, int top)
 {
     quantized b;
     memset(&b, 0xab, sizeof b);
-    if (!tg_quantize_affine(b.q, &b.d, &b.m, x, n, top)) fail_msg("a block is refused");
+    if (!tg_quantize_affine(b.q, &b.d, &b.m, x, NULL, n, top)) fail_msg("a block is refused");
     for (int i = 0; i < 32; i++)
         assert_true(i < n ? b.q[i] <= top : b.q[i] == 0);
     return b;
@@ -203,7 +203,7 @@ static void without_a_minimum_the_error_is_near_the_least_too(void **state)
         for (int i = 0; i < 32; i++)
             x[i] = scale * gaussian(&seed) * (i == 5 && block % 4 == 0 ? 5 : 1);
         quantized b;
-        if (!tg_quantize_q4_0(b.q, &b.d, x)) fail_msg("block %d is refused", block);
+        if (!tg_quantize_q4_0(b.q, &b.d, x, NULL)) fail_msg("block %d is refused", block);
         double is = 0, most = 0, max = 0;
         for (int i = 0; i < 32; i++) {
             double miss = (double)tg_f16_to_f32(b.d) * (b.q[i] - 8) - x[i];
@@ -232,7 +232,7 @@ static void a_scale_that_fits_is_found_whatever_its_sign(void **state)
         for (int i = 0; i < 32; i++)
             x[i] = numbers[i % 8] * (float)sign;
         quantized b;
-        assert_true(tg_quantize_q4_0(b.q, &b.d, x));
+        assert_true(tg_quantize_q4_0(b.q, &b.d, x, NULL));
         assert_int_equal(b.d & 0x7fff, 0x3c00);
         assert_true(error_with_scale(tg_f16_to_f32(b.d), x) == 0);
         for (int i = 0; i < 32; i++)
@@ -240,10 +240,117 @@ static void a_scale_that_fits_is_found_whatever_its_sign(void **state)
     }
     float zeros[32] = {0}, tiny[32] = {[3] = 1e-42f}, bad[32] = {[9] = NAN}, big[32] = {[9] = 1e6f};
     quantized b;
-    assert_true(tg_quantize_q4_0(b.q, &b.d, zeros) && b.d == 0 && b.q[0] == 8);
-    assert_true(tg_quantize_q4_0(b.q, &b.d, tiny) && (b.d & 0x7fff) == 0 && b.q[3] == 8);
-    assert_false(tg_quantize_q4_0(b.q, &b.d, bad));
-    assert_false(tg_quantize_q4_0(b.q, &b.d, big));
+    assert_true(tg_quantize_q4_0(b.q, &b.d, zeros, NULL) && b.d == 0 && b.q[0] == 8);
+    assert_true(tg_quantize_q4_0(b.q, &b.d, tiny, NULL) && (b.d & 0x7fff) == 0 && b.q[3] == 8);
+    assert_false(tg_quantize_q4_0(b.q, &b.d, bad, NULL));
+    assert_false(tg_quantize_q4_0(b.q, &b.d, big, NULL));
+}
+
+/* ---- weights */
+
+static double square_of_miss(double q, double d, double m, double x)
+{
+    return (d * q + m - x) * (d * q + m - x);
+}
+
+/* What quantize and its rivals miss by, weighted. For q4_0 m is 0 and codes begin at -8. */
+static double weighted_error(double d, double m, const float *x, const float *w, int low, int top)
+{
+    double sum = 0;
+    for (int i = 0; i < 32; i++) {
+        double q = d != 0 ? fmin(fmax(floor((x[i] - m) / d + 0.5), low), top) : 0;
+        sum += w[i] * square_of_miss(q, d, m, x[i]);
+    }
+    return sum;
+}
+
+/* Steps from 0.4 to 1.15 of the range's, as a number that does not matter may be cut off. */
+static double search_weighted(const float *x, const float *w, int top)
+{
+    double lo, hi, best = INFINITY;
+    find_range(x, 32, &lo, &hi);
+    double step = (hi - lo) / top;
+    for (int i = 0; i < 150; i++)
+        for (int k = 0; k < 400; k++) {
+            double d = step * (0.4 + 0.005 * i), m = lo + step * (0.03 * k - 3);
+            best = fmin(best, weighted_error(d, m, x, w, 0, top));
+        }
+    return best;
+}
+
+static double search_scales_weighted(const float *x, const float *w)
+{
+    double lo, hi, best = INFINITY;
+    find_range(x, 32, &lo, &hi);
+    double amax = fmax(-lo, hi);
+    for (int k = 0; k < 2000; k++)
+        for (int sign = -1; sign <= 1; sign += 2)
+            best = fmin(best, weighted_error(sign * amax / (5.5 + 0.01 * k), 0, x, w, -8, 7));
+    return best;
+}
+
+/* A block of numbers and weights as activations give them: most within a few times of each other,
+ * and in every fourth block one of a thousand times the others. */
+static void fill_weighted(float *x, float *w, int block, uint64_t *seed)
+{
+    for (int i = 0; i < 32; i++) {
+        float v = gaussian(seed);
+        x[i] = gaussian(seed);
+        w[i] = v * v + 0.01f;
+    }
+    if (block % 4 == 0) w[block / 4 % 32] = 1000;
+}
+
+static void weighted_errors_are_near_the_least_there_is(void **state)
+{
+    (void)state;
+    uint64_t seed = tg_test_seed();
+    double sum[2] = {0}, least[2] = {0}, plain[2] = {0};
+    for (int block = 0; block < 80; block++) {
+        float x[32], w[32];
+        quantized b, c;
+        fill_weighted(x, w, block, &seed);
+        assert_true(tg_quantize_affine(b.q, &b.d, &b.m, x, w, 32, 15));
+        assert_true(tg_quantize_affine(c.q, &c.d, &c.m, x, NULL, 32, 15));
+        for (int i = 0; i < 32; i++) {
+            sum[0] += w[i] * square_of_miss(b.q[i], tg_f16_to_f32(b.d), tg_f16_to_f32(b.m), x[i]);
+            plain[0] += w[i] * square_of_miss(c.q[i], tg_f16_to_f32(c.d), tg_f16_to_f32(c.m), x[i]);
+        }
+        least[0] += search_weighted(x, w, 15);
+        assert_true(tg_quantize_q4_0(b.q, &b.d, x, w));
+        assert_true(tg_quantize_q4_0(c.q, &c.d, x, NULL));
+        for (int i = 0; i < 32; i++) {
+            sum[1] += w[i] * square_of_miss(b.q[i] - 8, tg_f16_to_f32(b.d), 0, x[i]);
+            plain[1] += w[i] * square_of_miss(c.q[i] - 8, tg_f16_to_f32(c.d), 0, x[i]);
+        }
+        least[1] += search_scales_weighted(x, w);
+    }
+    for (int k = 0; k < 2; k++)
+        print_message("%s: %.4f of the least, %.4f of the unweighted\n", k ? "q4_0" : "q4_1",
+                      sum[k] / least[k], sum[k] / plain[k]);
+    assert_true(sum[0] <= 1.2 * least[0] && sum[0] < 0.7 * plain[0]);
+    assert_true(sum[1] <= 1.1 * least[1] && sum[1] < 0.8 * plain[1]);
+}
+
+static void equal_weights_are_none(void **state)
+{
+    (void)state;
+    uint64_t seed = tg_test_seed();
+    for (int block = 0; block < 100; block++) {
+        float x[32], w[32];
+        quantized a, b;
+        memset(&a, 0, sizeof a);
+        memset(&b, 0, sizeof b);
+        for (int i = 0; i < 32; i++) {
+            x[i] = gaussian(&seed);
+            w[i] = 4;
+        }
+        assert_true(tg_quantize_affine(a.q, &a.d, &a.m, x, NULL, 32, 31));
+        assert_true(tg_quantize_affine(b.q, &b.d, &b.m, x, w, 32, 31));
+        assert_memory_equal(&a, &b, sizeof a);
+        assert_true(tg_quantize_q4_0(a.q, &a.d, x, NULL) && tg_quantize_q4_0(b.q, &b.d, x, w));
+        assert_memory_equal(&a, &b, sizeof a);
+    }
 }
 
 static void equal_numbers_have_no_scale_and_zeros_stay(void **state)
@@ -283,11 +390,11 @@ static void what_f16_cannot_hold_is_refused(void **state)
         float x[32] = {0};
         quantized b;
         x[9] = bad[k];
-        assert_false(tg_quantize_affine(b.q, &b.d, &b.m, x, 32, 15));
+        assert_false(tg_quantize_affine(b.q, &b.d, &b.m, x, NULL, 32, 15));
     }
     float both[2] = {-3e38f, 3e38f}; /* the range itself overflows */
     quantized b;
-    assert_false(tg_quantize_affine(b.q, &b.d, &b.m, both, 2, 15));
+    assert_false(tg_quantize_affine(b.q, &b.d, &b.m, both, NULL, 2, 15));
 }
 
 int main(void)
@@ -298,6 +405,8 @@ int main(void)
         cmocka_unit_test(the_error_is_near_the_least_there_is),
         cmocka_unit_test(the_error_is_never_that_of_the_range_or_more),
         cmocka_unit_test(without_a_minimum_the_error_is_near_the_least_too),
+        cmocka_unit_test(weighted_errors_are_near_the_least_there_is),
+        cmocka_unit_test(equal_weights_are_none),
         cmocka_unit_test(a_scale_that_fits_is_found_whatever_its_sign),
         cmocka_unit_test(equal_numbers_have_no_scale_and_zeros_stay),
         cmocka_unit_test(what_lies_beyond_the_end_does_not_matter),

@@ -34,7 +34,7 @@ static uint8_t *pack_all(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t he
     memset(out, 0xa5, tile * (size_t)n);
     for (int64_t i = 0; i < n; i++) {
         tg_err e = {0};
-        if (tg_pack_tile(l, t, fix, head_dim, i, out + (size_t)i * tile, &e) != TG_OK)
+        if (tg_pack_tile(l, t, fix, head_dim, i, NULL, out + (size_t)i * tile, &e) != TG_OK)
             fail_msg("%s", e.msg);
     }
     return out;
@@ -242,7 +242,7 @@ static void check_refused(tg_layout l, float bad, const char *shown)
     tg_tensor x = matrix_of(TG_DTYPE_F32, data, 1, 64);
     uint8_t *tile = tg_mem_new(tg_layout_tile_bytes(l, 64));
     tg_err e = {0};
-    assert_int_equal(tg_pack_tile(l, &x, TG_FIX_NONE, 0, 0, tile, &e), TG_E_UNSUPPORTED);
+    assert_int_equal(tg_pack_tile(l, &x, TG_FIX_NONE, 0, 0, NULL, tile, &e), TG_E_UNSUPPORTED);
     assert_non_null(strstr(e.msg, "tensor 'w'"));
     assert_non_null(strstr(e.msg, "column 33"));
     assert_non_null(strstr(e.msg, shown));
