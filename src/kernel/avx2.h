@@ -144,6 +144,12 @@ TG_INLINE tg_v16 tg_v16_fma(tg_v16 a, tg_v16 b, tg_v16 c)
     return (tg_v16){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
 
+/* fma(*a, b, c). */
+TG_INLINE tg_v16 tg_v16_fma_one(const float *a, tg_v16 b, tg_v16 c)
+{
+    return tg_v16_fma(tg_v16_set(*a), b, c);
+}
+
 TG_INLINE tg_v16 tg_v16_exp(tg_v16 x)
 {
     return (tg_v16){tg_exp8(x.lo), tg_exp8(x.hi)};

@@ -74,6 +74,14 @@ TG_INLINE void tg_pass_prefetch(tg_kv_type type, const char *next, int64_t i, in
         _mm_prefetch(next + i * size + at, _MM_HINT_T1);
 }
 
+/* sums += *a * b in a pass of n queries. From 5 on a broadcast is spread over enough. */
+TG_INLINE void tg_pass_multiply(int n, int n_regs, const float *a, const tg_v16 *b, tg_v16 *sums)
+{
+    tg_v16 all = tg_v16_set(*a);
+    for (int i = 0; i < n_regs; i++)
+        sums[i] = n <= 4 ? tg_v16_fma_one(a, b[i], sums[i]) : tg_v16_fma(all, b[i], sums[i]);
+}
+
 /* Scores of n queries for the keys of registers [r, r + n_regs), into p. */
 TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r, int n_regs)
 {
@@ -87,9 +95,7 @@ TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r
         for (int i = 0; i < n_regs; i++)
             k[i] = tg_pass_load(type, x->k, d * TG_PAGE_TOKENS + 16 * (r + i), 16);
         for (int j = 0; j < n; j++) {
-            tg_v16 q = tg_v16_set(x->q[j][d]);
-            for (int i = 0; i < n_regs; i++)
-                s[j][i] = tg_v16_fma(q, k[i], s[j][i]);
+            tg_pass_multiply(n, n_regs, &x->q[j][d], k, s[j]);
         }
     }
     for (int j = 0; j < n; j++)
@@ -179,9 +185,7 @@ TG_INLINE void tg_pass_add_keys(const tg_pass *x, tg_kv_type type, tg_pass_dims 
             v[r] = tg_pass_load(type, x->v, at + 16 * r, z.lanes);
         for (int j = 0; j < z.n; j++) {
             if (is_edge && (key < x->first[j] || key > x->last[j])) continue;
-            tg_v16 p = tg_v16_set(x->t->p[j][key]);
-            for (int r = 0; r < z.n_regs; r++)
-                y->o[j][r] = tg_v16_fma(p, v[r], y->o[j][r]);
+            tg_pass_multiply(z.n, z.n_regs, &x->t->p[j][key], v, y->o[j]);
         }
     }
 }
