@@ -140,17 +140,36 @@ static void weigh(float *out, const double *squares, int64_t n)
     }
 }
 
-/* For the matrices of `p` that are quantized; for the others nobody asks. */
+/* What w is quantized from, with weighted errors; NULL where it is not. */
+static const tg_weight_entry *find_float(const run *k, const tg_weight_entry *w)
+{
+    if (w->is_plain || !tg_layout_rows[w->layout].is_quantized || w->layout == TG_LAYOUT_Q8_0)
+        return NULL;
+    const tg_weight_entry *from =
+        tg_program_find_weight(k->program, (tg_weight_role)w->role, w->layer);
+    TG_ASSERT(from && from->cols == w->cols);
+    return tg_layout_rows[from->layout].is_quantized ? NULL : from;
+}
+
+/* Asked before the work. */
+static tg_status check_use(const tg_calibration *c, const run *k, const tg_program *p, tg_err *e)
+{
+    for (int32_t i = 0; i < p->n_weights; i++)
+        if (find_float(k, &p->weights[i])) return TG_OK;
+    return tg_fail(
+        e, TG_E_ARGUMENT,
+        "%s: the checkpoint's matrices are quantized already and stay as they are; leave "
+        "out --calibrate",
+        c->path);
+}
+
 static tg_status conclude(tg_calibration *c, const run *k, const tg_program *p, tg_err *e)
 {
     float **all = TG_ARENA_ARRAY(&c->arena, float *, p->n_weights);
     if (!all) return tg_fail_nomem(e, (size_t)p->n_weights * sizeof *all, "a calibration");
     for (int32_t i = 0; i < p->n_weights; i++) {
-        const tg_weight_entry *w = &p->weights[i];
-        if (w->is_plain || !tg_layout_rows[w->layout].is_quantized) continue;
-        const tg_weight_entry *from =
-            tg_program_find_weight(k->program, (tg_weight_role)w->role, w->layer);
-        TG_ASSERT(from && from->cols == w->cols);
+        const tg_weight_entry *w = &p->weights[i], *from = find_float(k, w);
+        if (!from) continue;
         size_t n = (size_t)(tg_div_up(w->cols, TG_GROUP_COLS) * TG_GROUP_COLS);
         all[i] = TG_ARENA_ARRAY(&c->arena, float, n);
         if (!all[i]) return tg_fail_nomem(e, n * sizeof(float), "a calibration");
@@ -193,6 +212,7 @@ tg_status tg_export_calibrate(tg_calibration *c, const tg_export_job *job, tg_ar
         tg_export_config config = float_config(&job->config, ids.len);
         s = tg_compile(&floats, job->blueprint, &config, NULL, NULL, e);
     }
+    if (s == TG_OK) s = check_use(c, &k, &job->compiled.program, e);
     if (s == TG_OK) s = make_room(&k, e);
     if (s == TG_OK) s = tg_export_check_disk(floats.program.weights_bytes, dir, e);
     if (s == TG_OK) s = write_floats(w, &floats.program, job->blueprint, o, e);

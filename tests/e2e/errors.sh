@@ -69,6 +69,12 @@ refuses "an empty calibration text" 1 "nothing\.txt: the calibration text is emp
 refuses "a calibration text that is too short" 1 "few\.txt: .* tokens; at least 64" export "$TINY" -o d $few few.txt
 refuses "a calibration text that serves nothing" 1 "numbers\.txt: .*--weights q4_0" export "$TINY" -o d --weights q8_0 --calibrate numbers.txt
 refuses "and that without --weights" 1 "numbers\.txt: .*--weights q4_0" export "$TINY" -o d --calibrate numbers.txt
+MODEL=$TG_MODELS/smollm2-135m-instruct.gguf
+if [ -f "$MODEL" ]; then
+    refuses "a calibration text for blocks that stay" 1 "numbers\.txt: .*quantized already" export "$MODEL" -o d $few numbers.txt
+else
+    skip "a calibration text for blocks that stay: models are missing"
+fi
 copy
 python3 "$ROOT/tests/e2e/damage.py" broken no-tokenizer
 refuses "a calibration text for a model without a tokenizer" 1 "numbers\.txt: .*no tokenizer" export broken -o d $few numbers.txt
