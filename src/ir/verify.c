@@ -279,8 +279,8 @@ static tg_status check_lists(const tg_program *p, const tg_instr *n, int32_t lay
         const tg_weight_entry *w = tg_program_find_weight(p, (tg_weight_role)n->weights[i], layer);
         if (!w || !tg_layout_rows[w->layout].is_quantized) continue;
         if (w->n_wide == first->n_wide &&
-            memcmp(p->wide + w->first_wide, p->wide + first->first_wide,
-                   (size_t)w->n_wide * sizeof *p->wide) == 0)
+            (w->n_wide == 0 || memcmp(p->wide + w->first_wide, p->wide + first->first_wide,
+                                      (size_t)w->n_wide * sizeof *p->wide) == 0))
             continue;
         return tg_fail(e, TG_E_CORRUPT,
                        "%s: weights '%s' and '%s' of layer %d read one input and list other wide "

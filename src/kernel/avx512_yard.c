@@ -14,7 +14,11 @@ uint64_t tg_avx512_sum_words(const uint64_t *p, int64_t n)
             sums[j] = _mm512_add_epi64(sums[j], _mm512_load_si512(p + i + 8 * j));
     for (int j = 1; j < N_SUMS; j++)
         sums[0] = _mm512_add_epi64(sums[0], sums[j]);
-    return (uint64_t)_mm512_reduce_add_epi64(sums[0]);
+    uint64_t lanes[8], sum = 0; /* the reduction of <immintrin.h> adds signed numbers */
+    _mm512_storeu_si512(lanes, sums[0]);
+    for (int i = 0; i < 8; i++)
+        sum += lanes[i];
+    return sum;
 }
 
 /* All operands stay in registers: nothing but vpdpbusd is in the loop. */
@@ -30,5 +34,9 @@ uint32_t tg_avx512_sum_products(const uint8_t *u, const int8_t *s, int64_t n_rou
             sums[j] = _mm512_dpbusd_epi32(sums[j], left[j], right);
     for (int j = 1; j < N_DOTS; j++)
         sums[0] = _mm512_add_epi32(sums[0], sums[j]);
-    return (uint32_t)_mm512_reduce_add_epi32(sums[0]);
+    uint32_t lanes[16], sum = 0;
+    _mm512_storeu_si512(lanes, sums[0]);
+    for (int i = 0; i < 16; i++)
+        sum += lanes[i];
+    return sum;
 }
