@@ -5,35 +5,15 @@
 
 enum { PASS = 3, REGS = 2 };
 
-static void f32_1(const tg_pass *x)
-{
-    tg_pass_attend(x, TG_KV_F32, 1, REGS);
-}
+#define F32(n) TG_PASS_INSTANCE(f32, n, tg_pass_attend(x, TG_KV_F32, n, REGS))
+F32(1)
+F32(2)
+F32(3)
 
-static void f32_2(const tg_pass *x)
-{
-    tg_pass_attend(x, TG_KV_F32, 2, REGS);
-}
-
-static void f32_3(const tg_pass *x)
-{
-    tg_pass_attend(x, TG_KV_F32, 3, REGS);
-}
-
-static void f16_1(const tg_pass *x)
-{
-    tg_pass_attend(x, TG_KV_F16, 1, REGS);
-}
-
-static void f16_2(const tg_pass *x)
-{
-    tg_pass_attend(x, TG_KV_F16, 2, REGS);
-}
-
-static void f16_3(const tg_pass *x)
-{
-    tg_pass_attend(x, TG_KV_F16, 3, REGS);
-}
+#define F16(n) TG_PASS_INSTANCE(f16, n, tg_pass_attend(x, TG_KV_F16, n, REGS))
+F16(1)
+F16(2)
+F16(3)
 
 static tg_pass_fn *const f32[PASS] = {f32_1, f32_2, f32_3};
 static tg_pass_fn *const f16[PASS] = {f16_1, f16_2, f16_3};

@@ -58,6 +58,13 @@ typedef struct tg_pass {
 /* Runs one pass; the table of a tier and type holds one for each number of queries. */
 typedef void tg_pass_fn(const tg_pass *x);
 
+/* The function name_n, for n queries: one call, inlined. */
+#define TG_PASS_INSTANCE(name, n, call)                                                            \
+    static void name##_##n(const tg_pass *x)                                                       \
+    {                                                                                              \
+        call;                                                                                      \
+    }
+
 /* ---- scores */
 
 TG_INLINE tg_v16 tg_pass_load(tg_kv_type type, const void *p, int64_t i, int64_t n)

@@ -4,20 +4,10 @@
 
 enum { PASS = 3, REGS = 1 }; /* 16 keys are two registers, and their halves need some too */
 
-static void bf16_1(const tg_pass *x)
-{
-    tg_pair_attend(x, 1, REGS);
-}
-
-static void bf16_2(const tg_pass *x)
-{
-    tg_pair_attend(x, 2, REGS);
-}
-
-static void bf16_3(const tg_pass *x)
-{
-    tg_pair_attend(x, 3, REGS);
-}
+#define BF16(n) TG_PASS_INSTANCE(bf16, n, tg_pair_attend(x, n, REGS))
+BF16(1)
+BF16(2)
+BF16(3)
 
 static tg_pass_fn *const bf16[PASS] = {bf16_1, bf16_2, bf16_3};
 

@@ -4,20 +4,10 @@
 
 enum { PASS = 3, REGS = 1 }; /* 16 keys are two registers, and the products need some too */
 
-static void q8_1(const tg_pass *x)
-{
-    tg_q8_attend(x, 1, REGS);
-}
-
-static void q8_2(const tg_pass *x)
-{
-    tg_q8_attend(x, 2, REGS);
-}
-
-static void q8_3(const tg_pass *x)
-{
-    tg_q8_attend(x, 3, REGS);
-}
+#define Q8(n) TG_PASS_INSTANCE(q8, n, tg_q8_attend(x, n, REGS))
+Q8(1)
+Q8(2)
+Q8(3)
 
 static tg_pass_fn *const q8[PASS] = {q8_1, q8_2, q8_3};
 

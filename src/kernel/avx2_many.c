@@ -240,62 +240,17 @@ TG_INLINE void unpack_parts(tg_layout l, weights *to, const uint8_t *tile, int64
 
 typedef void unpack_fn(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead);
 
-static void unpack_q4_0(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q4_0, to, tile, from, n, ahead);
-}
+#define UNPACKER(name, NAME)                                                                       \
+    static void unpack_##name(weights *to, const uint8_t *tile, int64_t from, int n,               \
+                              int32_t ahead)                                                       \
+    {                                                                                              \
+        unpack_parts(TG_LAYOUT_##NAME, to, tile, from, n, ahead);                                  \
+    }
+#define UNPACKER_OF(name, NAME) [TG_LAYOUT_##NAME] = unpack_##name,
 
-static void unpack_q4_1(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q4_1, to, tile, from, n, ahead);
-}
+TG_EACH_FORM(UNPACKER)
 
-static void unpack_q5_0(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q5_0, to, tile, from, n, ahead);
-}
-
-static void unpack_q5_1(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q5_1, to, tile, from, n, ahead);
-}
-
-static void unpack_q8_0(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q8_0, to, tile, from, n, ahead);
-}
-
-static void unpack_q8_f(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q8_F, to, tile, from, n, ahead);
-}
-
-static void unpack_q4_k(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q4_K, to, tile, from, n, ahead);
-}
-
-static void unpack_q5_k(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q5_K, to, tile, from, n, ahead);
-}
-
-static void unpack_q6_k(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q6_K, to, tile, from, n, ahead);
-}
-
-static void unpack_q2_k(weights *to, const uint8_t *tile, int64_t from, int n, int32_t ahead)
-{
-    unpack_parts(TG_LAYOUT_Q2_K, to, tile, from, n, ahead);
-}
-
-static unpack_fn *const unpackers[TG_LAYOUT_COUNT] = {
-    [TG_LAYOUT_Q4_0] = unpack_q4_0, [TG_LAYOUT_Q4_1] = unpack_q4_1, [TG_LAYOUT_Q5_0] = unpack_q5_0,
-    [TG_LAYOUT_Q5_1] = unpack_q5_1, [TG_LAYOUT_Q8_0] = unpack_q8_0, [TG_LAYOUT_Q8_F] = unpack_q8_f,
-    [TG_LAYOUT_Q4_K] = unpack_q4_k, [TG_LAYOUT_Q5_K] = unpack_q5_k, [TG_LAYOUT_Q6_K] = unpack_q6_k,
-    [TG_LAYOUT_Q2_K] = unpack_q2_k,
-};
+static unpack_fn *const unpackers[TG_LAYOUT_COUNT] = {TG_EACH_FORM(UNPACKER_OF)};
 
 /* ---- sums in registers */
 
@@ -533,55 +488,20 @@ static void add_minima16(const work *k, const inputs *x, chains *c)
 /* The instances: how sums are formed, and how many tokens in registers. */
 typedef const inputs *work_fn(const work *k, const inputs *x, chains *c);
 
-static TG_NOINLINE const inputs *plain_6(const work *k, const inputs *x, chains *c)
-{
-    return multiply_set(k, x, 6, SUM_PLAIN, c);
-}
+#define INSTANCE(name, NAME, n)                                                                    \
+    static TG_NOINLINE const inputs *name##_##n(const work *k, const inputs *x, chains *c)         \
+    {                                                                                              \
+        return multiply_set(k, x, n, SUM_##NAME, c);                                               \
+    }
+#define INSTANCES(name, NAME)                                                                      \
+    INSTANCE(name, NAME, 6)                                                                        \
+    INSTANCE(name, NAME, 3)
 
-static TG_NOINLINE const inputs *plain_3(const work *k, const inputs *x, chains *c)
-{
-    return multiply_set(k, x, 3, SUM_PLAIN, c);
-}
-
-static TG_NOINLINE const inputs *centred_6(const work *k, const inputs *x, chains *c)
-{
-    return multiply_set(k, x, 6, SUM_CENTRED, c);
-}
-
-static TG_NOINLINE const inputs *centred_3(const work *k, const inputs *x, chains *c)
-{
-    return multiply_set(k, x, 3, SUM_CENTRED, c);
-}
-
-static TG_NOINLINE const inputs *moved_6(const work *k, const inputs *x, chains *c)
-{
-    return multiply_set(k, x, 6, SUM_MOVED, c);
-}
-
-static TG_NOINLINE const inputs *moved_3(const work *k, const inputs *x, chains *c)
-{
-    return multiply_set(k, x, 3, SUM_MOVED, c);
-}
-
-static TG_NOINLINE const inputs *per16_6(const work *k, const inputs *x, chains *c)
-{
-    return multiply_set(k, x, 6, SUM_PER16, c);
-}
-
-static TG_NOINLINE const inputs *per16_3(const work *k, const inputs *x, chains *c)
-{
-    return multiply_set(k, x, 3, SUM_PER16, c);
-}
-
-static TG_NOINLINE const inputs *words_6(const work *k, const inputs *x, chains *c)
-{
-    return multiply_set(k, x, 6, SUM_WORDS, c);
-}
-
-static TG_NOINLINE const inputs *words_3(const work *k, const inputs *x, chains *c)
-{
-    return multiply_set(k, x, 3, SUM_WORDS, c);
-}
+INSTANCES(plain, PLAIN)
+INSTANCES(centred, CENTRED)
+INSTANCES(moved, MOVED)
+INSTANCES(per16, PER16)
+INSTANCES(words, WORDS)
 
 /* By [kind][more than half a set]. */
 static work_fn *const instances[SUM_COUNT][2] = {

@@ -300,112 +300,20 @@ TG_INLINE void matmul(const tg_matmul *m, tg_layout l, wide_fn *wide)
 
 /* ---- one entry per layout */
 
-static TG_NOINLINE void wide_q4_0(group k, const rows *x, int n, chains *c)
-{
-    step_wide(TG_LAYOUT_Q4_0, &k, x, n, c);
-}
+#define ENTRY(name, NAME)                                                                          \
+    static TG_NOINLINE void wide_##name(group k, const rows *x, int n, chains *c)                  \
+    {                                                                                              \
+        step_wide(TG_LAYOUT_##NAME, &k, x, n, c);                                                  \
+    }                                                                                              \
+    static void matmul_##name(const tg_matmul *m)                                                  \
+    {                                                                                              \
+        matmul(m, TG_LAYOUT_##NAME, wide_##name);                                                  \
+    }
+#define POINTER(name, NAME) [TG_LAYOUT_##NAME] = matmul_##name,
 
-static void matmul_q4_0(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q4_0, wide_q4_0);
-}
+TG_EACH_FORM(ENTRY)
 
-static TG_NOINLINE void wide_q4_1(group k, const rows *x, int n, chains *c)
-{
-    step_wide(TG_LAYOUT_Q4_1, &k, x, n, c);
-}
-
-static void matmul_q4_1(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q4_1, wide_q4_1);
-}
-
-static TG_NOINLINE void wide_q5_0(group k, const rows *x, int n, chains *c)
-{
-    step_wide(TG_LAYOUT_Q5_0, &k, x, n, c);
-}
-
-static void matmul_q5_0(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q5_0, wide_q5_0);
-}
-
-static TG_NOINLINE void wide_q5_1(group k, const rows *x, int n, chains *c)
-{
-    step_wide(TG_LAYOUT_Q5_1, &k, x, n, c);
-}
-
-static void matmul_q5_1(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q5_1, wide_q5_1);
-}
-
-static TG_NOINLINE void wide_q8_0(group k, const rows *x, int n, chains *c)
-{
-    step_wide(TG_LAYOUT_Q8_0, &k, x, n, c);
-}
-
-static void matmul_q8_0(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q8_0, wide_q8_0);
-}
-
-static TG_NOINLINE void wide_q8_f(group k, const rows *x, int n, chains *c)
-{
-    step_wide(TG_LAYOUT_Q8_F, &k, x, n, c);
-}
-
-static void matmul_q8_f(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q8_F, wide_q8_f);
-}
-
-static TG_NOINLINE void wide_q4_k(group k, const rows *x, int n, chains *c)
-{
-    step_wide(TG_LAYOUT_Q4_K, &k, x, n, c);
-}
-
-static void matmul_q4_k(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q4_K, wide_q4_k);
-}
-
-static TG_NOINLINE void wide_q5_k(group k, const rows *x, int n, chains *c)
-{
-    step_wide(TG_LAYOUT_Q5_K, &k, x, n, c);
-}
-
-static void matmul_q5_k(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q5_K, wide_q5_k);
-}
-
-static TG_NOINLINE void wide_q6_k(group k, const rows *x, int n, chains *c)
-{
-    step_wide(TG_LAYOUT_Q6_K, &k, x, n, c);
-}
-
-static void matmul_q6_k(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q6_K, wide_q6_k);
-}
-
-static TG_NOINLINE void wide_q2_k(group k, const rows *x, int n, chains *c)
-{
-    step_wide(TG_LAYOUT_Q2_K, &k, x, n, c);
-}
-
-static void matmul_q2_k(const tg_matmul *m)
-{
-    matmul(m, TG_LAYOUT_Q2_K, wide_q2_k);
-}
-
-tg_matmul_fn *const tg_avx2_matmul[TG_LAYOUT_COUNT] = {
-    [TG_LAYOUT_F32] = tg_avx2_matmul_f32,   [TG_LAYOUT_F16] = tg_avx2_matmul_f16,
-    [TG_LAYOUT_BF16] = tg_avx2_matmul_bf16, [TG_LAYOUT_Q4_0] = matmul_q4_0,
-    [TG_LAYOUT_Q4_1] = matmul_q4_1,         [TG_LAYOUT_Q5_0] = matmul_q5_0,
-    [TG_LAYOUT_Q5_1] = matmul_q5_1,         [TG_LAYOUT_Q8_0] = matmul_q8_0,
-    [TG_LAYOUT_Q8_F] = matmul_q8_f,         [TG_LAYOUT_Q4_K] = matmul_q4_k,
-    [TG_LAYOUT_Q5_K] = matmul_q5_k,         [TG_LAYOUT_Q6_K] = matmul_q6_k,
-    [TG_LAYOUT_Q2_K] = matmul_q2_k,
-};
+tg_matmul_fn *const tg_avx2_matmul[TG_LAYOUT_COUNT] = {[TG_LAYOUT_F32] = tg_avx2_matmul_f32,
+                                                       [TG_LAYOUT_F16] = tg_avx2_matmul_f16,
+                                                       [TG_LAYOUT_BF16] = tg_avx2_matmul_bf16,
+                                                       TG_EACH_FORM(POINTER)};

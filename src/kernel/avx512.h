@@ -164,37 +164,38 @@ TG_INLINE __m512 tg_gather_folds(__m512 x)
     return _mm512_permutexvar_ps(at, x);
 }
 
+TG_INLINE __m512 tg_fold_pair(__m512 a, __m512 b, bool is_max)
+{
+    return is_max ? _mm512_max_ps(a, b) : _mm512_add_ps(a, b);
+}
+
 /* The fold of each of n <= 8 registers, which take the same steps together; lane = register. */
-TG_INLINE tg_v16 tg_v16_fold_each_max(const tg_v16 *x, int n)
+TG_INLINE tg_v16 tg_fold_each(const tg_v16 *x, int n, bool is_max)
 {
     __m512 h[4], q[2];
     for (int i = 0; i < 4; i++) {
         __m512 a = x[TG_MIN(2 * i, n - 1)], b = x[TG_MIN(2 * i + 1, n - 1)];
-        h[i] = _mm512_max_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+        h[i] = tg_fold_pair(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee),
+                            is_max);
     }
     for (int i = 0; i < 2; i++) {
         __m512 a = h[2 * i], b = h[2 * i + 1];
-        q[i] = _mm512_max_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+        q[i] = tg_fold_pair(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd),
+                            is_max);
     }
-    __m512 c =
-        _mm512_max_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
-    return tg_gather_folds(_mm512_max_ps(c, _mm512_movehdup_ps(c)));
+    __m512 c = tg_fold_pair(_mm512_shuffle_ps(q[0], q[1], 0x44),
+                            _mm512_shuffle_ps(q[0], q[1], 0xee), is_max);
+    return tg_gather_folds(tg_fold_pair(c, _mm512_movehdup_ps(c), is_max));
+}
+
+TG_INLINE tg_v16 tg_v16_fold_each_max(const tg_v16 *x, int n)
+{
+    return tg_fold_each(x, n, true);
 }
 
 TG_INLINE tg_v16 tg_v16_fold_each_sum(const tg_v16 *x, int n)
 {
-    __m512 h[4], q[2];
-    for (int i = 0; i < 4; i++) {
-        __m512 a = x[TG_MIN(2 * i, n - 1)], b = x[TG_MIN(2 * i + 1, n - 1)];
-        h[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
-    }
-    for (int i = 0; i < 2; i++) {
-        __m512 a = h[2 * i], b = h[2 * i + 1];
-        q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-    }
-    __m512 c =
-        _mm512_add_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
-    return tg_gather_folds(_mm512_add_ps(c, _mm512_movehdup_ps(c)));
+    return tg_fold_each(x, n, false);
 }
 
 /* Lanes of the places [at, at + 16) that lie in first..last, all in [0, 64). */

@@ -5,35 +5,13 @@
 
 enum { PASS = 6, REGS = 4 };
 
-static void bf16_1(const tg_pass *x)
-{
-    tg_pair_attend(x, 1, REGS);
-}
-
-static void bf16_2(const tg_pass *x)
-{
-    tg_pair_attend(x, 2, REGS);
-}
-
-static void bf16_3(const tg_pass *x)
-{
-    tg_pair_attend(x, 3, REGS);
-}
-
-static void bf16_4(const tg_pass *x)
-{
-    tg_pair_attend(x, 4, REGS);
-}
-
-static void bf16_5(const tg_pass *x)
-{
-    tg_pair_attend(x, 5, REGS);
-}
-
-static void bf16_6(const tg_pass *x)
-{
-    tg_pair_attend(x, 6, REGS);
-}
+#define BF16(n) TG_PASS_INSTANCE(bf16, n, tg_pair_attend(x, n, REGS))
+BF16(1)
+BF16(2)
+BF16(3)
+BF16(4)
+BF16(5)
+BF16(6)
 
 static tg_pass_fn *const bf16[PASS] = {bf16_1, bf16_2, bf16_3, bf16_4, bf16_5, bf16_6};
 

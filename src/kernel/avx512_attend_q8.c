@@ -4,25 +4,11 @@
 
 enum { PASS = 4, REGS = 4 }; /* 6 queries spill: 2.0 ns a query and key of 64, not 1.6 */
 
-static void q8_1(const tg_pass *x)
-{
-    tg_q8_attend(x, 1, REGS);
-}
-
-static void q8_2(const tg_pass *x)
-{
-    tg_q8_attend(x, 2, REGS);
-}
-
-static void q8_3(const tg_pass *x)
-{
-    tg_q8_attend(x, 3, REGS);
-}
-
-static void q8_4(const tg_pass *x)
-{
-    tg_q8_attend(x, 4, REGS);
-}
+#define Q8(n) TG_PASS_INSTANCE(q8, n, tg_q8_attend(x, n, REGS))
+Q8(1)
+Q8(2)
+Q8(3)
+Q8(4)
 
 static tg_pass_fn *const q8[PASS] = {q8_1, q8_2, q8_3, q8_4};
 

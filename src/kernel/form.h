@@ -34,6 +34,19 @@ static const tg_form tg_forms[TG_LAYOUT_COUNT] = {
     [TG_LAYOUT_Q2_K] = {-1, -1, 0, -1, -1, -1, 256, 320, 384, 0, true, true},
 };
 
+/* X(name, NAME) for each of them: an instance apiece, with the layout as a constant. */
+#define TG_EACH_FORM(X)                                                                            \
+    X(q4_0, Q4_0)                                                                                  \
+    X(q4_1, Q4_1)                                                                                  \
+    X(q5_0, Q5_0)                                                                                  \
+    X(q5_1, Q5_1)                                                                                  \
+    X(q8_0, Q8_0)                                                                                  \
+    X(q8_f, Q8_F)                                                                                  \
+    X(q4_k, Q4_K)                                                                                  \
+    X(q5_k, Q5_K)                                                                                  \
+    X(q6_k, Q6_K)                                                                                  \
+    X(q2_k, Q2_K)
+
 /* Is anything added to the scaled codes: one number per group, or integer minima per sixteenth
  * (q2_k)? */
 TG_INLINE bool tg_form_has_min(tg_layout l)
