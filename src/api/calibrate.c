@@ -80,14 +80,13 @@ typedef struct run {
     tg_arena arena;
 } run;
 
-static void watch(void *context, const tg_weight_entry *w, const float *x, int64_t stride,
-                  int32_t n_rows)
+static void watch(void *context, const tg_weight_entry *w, const tg_cpu_input *in)
 {
     run *k = context;
     double *sums = k->squares[w - k->program->weights];
-    for (int32_t t = 0; t < n_rows; t++)
+    for (int32_t t = 0; t < in->n_rows; t++)
         for (int64_t c = 0; c < w->cols; c++) {
-            double v = (double)x[t * stride + c];
+            double v = (double)in->x[t * in->stride + c];
             sums[c] += v * v;
         }
 }

@@ -56,20 +56,19 @@ static tg_status find_ids(tg_ids *out, const tg_export_job *job, size_t n_max, t
 
 /* ---- the run */
 
-static void observe(void *context, const tg_weight_entry *w, const float *scales, int64_t stride,
-                    int32_t n_rows)
+static void watch(void *context, const tg_weight_entry *w, const tg_cpu_input *in)
 {
     probe *k = context;
-    double **sums = &k->squares[w - k->program->weights];
+    double *sums = k->squares[w - k->program->weights];
     int64_t n_groups = tg_div_up(w->cols, TG_GROUP_COLS);
-    for (int32_t t = 0; t < n_rows; t++)
+    for (int32_t t = 0; t < in->n_rows && sums; t++)
         for (int64_t g = 0; g < n_groups; g++) {
-            double scale = (double)scales[t * stride + g];
-            (*sums)[g] += scale * scale;
+            double scale = (double)in->scales[t * in->scale_stride + g];
+            sums[g] += scale * scale;
         }
 }
 
-/* Room for what observe adds up, as a step may not allocate. */
+/* Room for what watch adds up, as a step may not allocate. */
 static tg_status make_room(probe *k, tg_err *e)
 {
     const tg_program *p = k->program;
@@ -90,7 +89,7 @@ static tg_status run(probe *k, const void *weights, const tg_ids *ids, tg_err *e
     const tg_bucket *b = &k->program->plans[0].bucket;
     tg_exec *x;
     TG_TRY(tg_exec_new(&x, k->program, weights, &tg_cpu_device_ops, NULL, e));
-    tg_cpu_device_observe(tg_exec_device(x), observe, k);
+    tg_cpu_device_watch(tg_exec_device(x), watch, k);
     tg_status s = TG_OK;
     for (int32_t at = 0, n; at < (int32_t)ids->len && s == TG_OK; at += n) {
         n = TG_MIN((int32_t)ids->len - at, b->tokens);

@@ -52,8 +52,6 @@ struct tg_device {
     tg_step_private *privates; /* [n_threads] */
     tg_step step;              /* the running or last one */
     tg_profile *profile;       /* NULL: nobody asked */
-    tg_cpu_observe_fn *observe;
-    void *observe_context;
     tg_cpu_watch_fn *watch;
     void *watch_context;
 };
@@ -395,8 +393,6 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .out = args[TG_ARG_OUT]->memory,
         .privates = d->privates,
         .profile = d->profile,
-        .observe = d->observe,
-        .observe_context = d->observe_context,
         .watch = d->watch,
         .watch_context = d->watch_context,
         .many = x->many_memory ? &x->many : NULL,
@@ -467,12 +463,6 @@ tg_cpu_rates tg_cpu_device_measure_rates(tg_device *d, const void *memory, size_
     tg_cpu_rates r;
     tg_rates_measure(&r, d->team, &d->kernels, memory, n_bytes);
     return r;
-}
-
-void tg_cpu_device_observe(tg_device *d, tg_cpu_observe_fn *observe, void *context)
-{
-    d->observe = observe;
-    d->observe_context = context;
 }
 
 void tg_cpu_device_watch(tg_device *d, tg_cpu_watch_fn *watch, void *context)

@@ -50,20 +50,19 @@ typedef struct tg_cpu_rates {
  * is 64-byte aligned. Not while a step runs. */
 tg_cpu_rates tg_cpu_device_measure_rates(tg_device *d, const void *memory, size_t n_bytes);
 
-/* What a step made of the input of quantized matrices: scales[row * stride + group] of n_rows rows,
- * a scale for every group of 32 columns. `w` is the first quantized matrix that reads it. Called on
- * one thread, for the same inputs in the same order whatever the number of threads. */
-typedef void tg_cpu_observe_fn(void *context, const tg_weight_entry *w, const float *scales,
-                               int64_t stride, int32_t n_rows);
+/* What a step multiplies a matrix by: n_rows rows of w->cols numbers. */
+typedef struct tg_cpu_input {
+    const float *x; /* before they are quantized, `stride` apart */
+    int64_t stride;
+    const float *scales; /* [n_rows][scale_stride], one for each group of 32 columns; they mean
+                            something where the matrix is quantized */
+    int64_t scale_stride;
+    int32_t n_rows;
+} tg_cpu_input;
 
-/* Shows every such input to `observe` from the next step on; NULL ends it. */
-void tg_cpu_device_observe(tg_device *d, tg_cpu_observe_fn *observe, void *context);
-
-/* What a step multiplies matrix w by: n_rows rows of w->cols numbers, `stride` apart, before they
- * are quantized. Called once for each matrix of each step, for the head only where outputs are
- * wanted; for different matrices by several threads at once. */
-typedef void tg_cpu_watch_fn(void *context, const tg_weight_entry *w, const float *x,
-                             int64_t stride, int32_t n_rows);
+/* Called once for each matrix of each step, for the head only where outputs are wanted; for
+ * different matrices by several threads at once. */
+typedef void tg_cpu_watch_fn(void *context, const tg_weight_entry *w, const tg_cpu_input *in);
 
 /* Shows every product's input to `watch` from the next step on; NULL ends it. */
 void tg_cpu_device_watch(tg_device *d, tg_cpu_watch_fn *watch, void *context);

@@ -161,9 +161,6 @@ static input prepare(tg_step *s, int32_t id, norm n, const tg_step_weight *w, in
     }
     in.a8 = &mine->a8;
     if (!is_few) meet(s, thread);
-    if (s->observe && w && thread == 0)
-        s->observe(s->observe_context, w->entry, in.a8->scale, in.a8->padded / TG_GROUP_COLS,
-                   in.n_rows);
     return in;
 }
 
@@ -197,13 +194,22 @@ static int64_t n_tiles_of(const product *p)
     return tg_div_up(p->n_rows, TG_TILE_ROWS);
 }
 
+static void show_input(const tg_step *s, const tg_step_weight *w, const input *in)
+{
+    tg_cpu_input shown = {.x = in->x, .stride = in->stride, .n_rows = in->n_rows};
+    if (in->a8) {
+        shown.scales = in->a8->scale;
+        shown.scale_stride = in->a8->padded / TG_GROUP_COLS;
+    }
+    s->watch(s->watch_context, w->entry, &shown);
+}
+
 static void multiply(tg_step *s, const input *in, const product *p, int32_t layer, int32_t thread,
                      int64_t begin, int64_t end)
 {
     const tg_step_weight *w = get_weight(s, p->role, layer);
     if (begin >= end || in->n_rows == 0) return;
-    /* One thread has a matrix's first tile. */
-    if (s->watch && begin == 0) s->watch(s->watch_context, w->entry, in->x, in->stride, in->n_rows);
+    if (s->watch && begin == 0) show_input(s, w, in); /* one thread has the first tile */
     int64_t first_row = begin * TG_TILE_ROWS;
     int64_t n_rows = TG_MIN(end * TG_TILE_ROWS, p->n_rows) - first_row;
     tg_matmul m = {

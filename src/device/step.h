@@ -70,9 +70,7 @@ typedef struct tg_step {
     tg_step_shared shared;
     tg_step_private *privates;  /* [n_threads] */
     struct tg_profile *profile; /* NULL: times are not taken */
-    tg_cpu_observe_fn *observe; /* NULL: nobody looks at inputs */
-    void *observe_context;
-    tg_cpu_watch_fn *watch; /* NULL: nobody looks at products */
+    tg_cpu_watch_fn *watch;     /* NULL: nobody looks at products */
     void *watch_context;
     const struct tg_many *many; /* NULL: the plan does not run in blocks of tokens */
     bool is_block;              /* this is one of them, its tokens those from first_token on */
