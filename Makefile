@@ -6,6 +6,8 @@
 #   make BUILD=/tmp/x       another place
 V      ?= release
 BUILD  ?= build
+# One spelling of a folder, or dependency files of two would each know half of the objects.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 B      := $(BUILD)/$(V)
 PREFIX ?= /usr/local
 CC     := $(if $(filter default,$(origin CC)),gcc,$(CC))
