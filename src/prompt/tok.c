@@ -454,8 +454,8 @@ static void emit_affix(tg_tok_scratch *s, int32_t from, int32_t n, int32_t at)
     }
 }
 
-tg_status tg_tokenizer_encode(tg_ids *out, const tg_tokenizer *t, tg_str text,
-                              const tg_encode_options *o, tg_err *e)
+tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tokenizer *t, tg_str text,
+                        const tg_encode_options *o, tg_err *e)
 {
     const tg_tok_header *h = t->h;
     if (text.len > TG_ENCODE_MAX_BYTES)
@@ -465,19 +465,28 @@ tg_status tg_tokenizer_encode(tg_ids *out, const tg_tokenizer *t, tg_str text,
     if (bad < text.len)
         return tg_fail(e, TG_E_ARGUMENT, "the text is not UTF-8 at byte %zu (0x%02x)", bad,
                        (unsigned char)text.ptr[bad]);
-    tg_tok_scratch s = {.t = t, .out = out, .spans = o->spans, .pinned = -1};
+    s->t = t;
+    s->out = out;
+    s->spans = o->spans;
+    s->pinned = -1;
     tg_tok_view v = {text.ptr, text.len, NULL, 0};
-    if (o->add_special) emit_affix(&s, 0, h->n_prefix, 0);
-    tg_status status =
-        text.len ? encode_added(&s, v, 0, o->parse_special,
-                                o->parse_special ? encode_raw_special : encode_raw_literal, e)
-                 : TG_OK;
-    if (o->add_special) emit_affix(&s, h->n_prefix, h->n_suffix, (int32_t)text.len);
-    tg_tok_scratch_deinit(&s);
-    TG_TRY(status);
+    if (o->add_special) emit_affix(s, 0, h->n_prefix, 0);
+    if (text.len)
+        TG_TRY(encode_added(s, v, 0, o->parse_special,
+                            o->parse_special ? encode_raw_special : encode_raw_literal, e));
+    if (o->add_special) emit_affix(s, h->n_prefix, h->n_suffix, (int32_t)text.len);
     if (o->spans && o->spans->is_failed)
         return tg_fail_nomem(e, o->spans->size * sizeof(tg_span), "offsets of tokens");
     return tg_ids_check(out, e);
+}
+
+tg_status tg_tokenizer_encode(tg_ids *out, const tg_tokenizer *t, tg_str text,
+                              const tg_encode_options *o, tg_err *e)
+{
+    tg_tok_scratch s = {0};
+    tg_status status = tg_tok_encode(&s, out, t, text, o, e);
+    tg_tok_scratch_deinit(&s);
+    return status;
 }
 
 /* ---- looking */

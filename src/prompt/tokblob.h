@@ -206,7 +206,7 @@ typedef struct tg_bpe_symbol {
     int32_t prev, next, begin, end;
 } tg_bpe_symbol;
 
-/* All the memory of one call. Zero but for `pinned` is empty. */
+/* All the memory of a call, which the next call on the same thread may use again. {0} is empty. */
 typedef struct tg_tok_scratch {
     tg_tok_text text[3];
     int pinned; /* index of the text that later segments still lie in; -1: none */
@@ -221,6 +221,11 @@ typedef struct tg_tok_scratch {
 } tg_tok_scratch;
 
 void tg_tok_scratch_deinit(tg_tok_scratch *s);
+
+/* tok.c: tg_tokenizer_encode with memory that outlives the call; one tokenizer a scratch. After an
+ * error it must be given back before it is used again. */
+TG_MUST_USE tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tokenizer *t,
+                                    tg_str text, const tg_encode_options *o, tg_err *e);
 
 /* toktext.c: runs steps [from, to) over the words of `v` (s->words[*w], spans in v). A rewriting
  * step moves the text into one of s->text, never the pinned one; *v and *w then say where. */
