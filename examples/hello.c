@@ -19,15 +19,15 @@ int main(int argc, char **argv)
     tg_engine *engine = NULL;
     tg_request *request = NULL;
     char *dir = NULL;
-    int32_t *ids = NULL, n_ids = 0;
+    tg_tokens prompt = {0};
     tg_err e = {0};
-    bool is_ok =
-        argc == 3 && tg_cache_find(&dir, argv[1], NULL, NULL, &e) == TG_OK &&
-        tg_model_open(&model, dir, &e) == TG_OK &&
-        tg_engine_open(&engine, model, NULL, &e) == TG_OK &&
-        tg_model_tokenize(model, argv[2], strlen(argv[2]), true, true, &ids, &n_ids, &e) == TG_OK &&
-        tg_engine_submit(&request, engine, ids, n_ids, &options, &e) == TG_OK &&
-        tg_request_wait(request, &e) == TG_OK;
+    bool is_ok = argc == 3 && tg_cache_find(&dir, argv[1], NULL, NULL, &e) == TG_OK &&
+                 tg_model_open(&model, dir, &e) == TG_OK &&
+                 tg_engine_open(&engine, model, NULL, &e) == TG_OK &&
+                 tg_text_tokenize(&prompt, tg_model_get_text(model), argv[2], strlen(argv[2]), NULL,
+                                  &e) == TG_OK &&
+                 tg_engine_submit(&request, engine, prompt.ids, prompt.n, &options, &e) == TG_OK &&
+                 tg_request_wait(request, &e) == TG_OK;
     if (is_ok)
         putchar('\n');
     else
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     tg_request_free(request);
     tg_engine_close(engine);
     tg_model_close(model);
-    tg_free(ids);
+    tg_tokens_deinit(&prompt);
     tg_free(dir);
     return is_ok ? 0 : 1;
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  * trigraph.h - the public face of the engine.
  *
- * Three nouns. A tg_model is a compiled artifact, opened: read-only, shared by any number of
- * threads. A tg_engine runs it: it owns the KV pages, the worker threads and the steps. A
- * tg_request is one prompt on its way through an engine. Destroy them in the opposite order.
+ * Four nouns. A tg_model is a compiled artifact, opened: read-only, shared by any number of
+ * threads. A tg_text is its tokenizer and its chat templates, which can be had without weights too.
+ * A tg_engine runs a model: it owns the KV pages, the worker threads and the steps. A tg_request is
+ * one prompt on its way through an engine. Destroy them in the opposite order.
  *
  * Every pointer handed out is borrowed from the object named in its comment, except strings and
  * arrays that a comment calls yours, which go back through tg_free. Every call that can fail
  * returns tg_status and takes a tg_err last; NULL is allowed there. Text is UTF-8. Options structs
  * are zero for defaults.
  *
- * Threads: functions on a tg_model may be called from any thread at once. Of an engine,
- * tg_engine_submit and everything on requests may be called from any thread; tg_engine_step and
- * tg_engine_eval from one thread at a time, and not between tg_engine_start and tg_engine_stop. */
+ * Threads: functions on a tg_model or a tg_text may be called from any thread at once. Of an
+ * engine, tg_engine_submit and everything on requests may be called from any thread; tg_engine_step
+ * and tg_engine_eval from one thread at a time, and not between tg_engine_start and
+ * tg_engine_stop. */
 #ifndef TRIGRAPH_H
 #define TRIGRAPH_H
 
@@ -78,6 +80,121 @@ TG_CHECKED_API tg_status tg_inspect(char **out, const char *path, bool is_json, 
 /* Compares every checksum of an artifact, the weights' too. */
 TG_CHECKED_API tg_status tg_verify(const char *dir, tg_err *e);
 
+/* ---- text: tokenizer and chat templates ------------------------------------------------------ */
+
+typedef struct tg_text tg_text;
+
+/* Opens what `path` holds of a tokenizer and of chat templates, of which it must have one:
+ *
+ *   an artifact                 mapped, in milliseconds
+ *   whatever tg_export takes    weights are not read and need not be there; the tokenizer is
+ *                               compiled in memory, in tenths of a second
+ *   one file of a folder        tokenizer.json, tokenizer_config.json, *.jinja: the folder, with
+ *                               this file in place of its own of that kind */
+TG_CHECKED_API tg_status tg_text_open(tg_text **out, const char *path, tg_err *e);
+TG_API void tg_text_close(tg_text *t); /* accepts NULL */
+
+typedef struct tg_text_info {
+    bool has_tokenizer;
+    int32_t n_templates;                    /* chat templates */
+    int32_t n_vocab;                        /* the largest id and one; 0 without a tokenizer */
+    int32_t bos_id, eos_id, unk_id, pad_id; /* -1: none */
+} tg_text_info;
+
+TG_API tg_text_info tg_text_get_info(const tg_text *t);
+
+/* ---- text in */
+
+/* Bytes [begin, end) of a text. */
+typedef struct tg_byte_range {
+    int32_t begin, end;
+} tg_byte_range;
+
+/* The ids of one text; {0} is empty. Yours: tg_tokens_deinit. */
+typedef struct tg_tokens {
+    int32_t *ids;          /* [n] */
+    tg_byte_range *ranges; /* [n] the bytes of the text that each id stands for; NULL: not asked */
+    int32_t n;
+} tg_tokens;
+
+/* Raw text to be continued wants neither `no_...` (the defaults), a rendered chat no_add_special,
+ * foreign text both. */
+typedef struct tg_tokenize_options {
+    bool no_add_special;   /* leave out what the tokenizer adds to a text by itself: BOS, EOS */
+    bool no_parse_special; /* special tokens spelled in the text are plain text */
+    /* Fill `ranges`. What the tokenizer adds has an empty one, an id that is part of a character
+     * some of its bytes or all; bytes that a normalizer drops are in none. */
+    bool has_ranges;
+} tg_tokenize_options;
+
+/* `text` is UTF-8, at most 2^30 - 1 bytes; what is not UTF-8 is refused with the byte's offset. `o`
+ * may be NULL. On failure *out is {0}. */
+TG_CHECKED_API tg_status tg_text_tokenize(tg_tokens *out, const tg_text *t, const char *text,
+                                          size_t n_bytes, const tg_tokenize_options *o, tg_err *e);
+TG_API void tg_tokens_deinit(tg_tokens *x);
+
+/* ---- text out */
+
+/* Text of ids, special tokens left out when asked; bytes that are no characters become U+FFFD. An
+ * id that is no token is an error that names its place. *text is yours, zero-terminated, *n_bytes
+ * long. */
+TG_CHECKED_API tg_status tg_text_detokenize(char **text, size_t *n_bytes, const tg_text *t,
+                                            const int32_t *ids, int32_t n_ids, bool skip_special,
+                                            tg_err *e);
+
+/* The same, one id at a time: what comes out is whole characters that no later id can change, and
+ * all of it together, flushed, is what tg_text_detokenize gives. For one thread at a time. */
+typedef struct tg_detokenizer tg_detokenizer;
+
+TG_CHECKED_API tg_status tg_detokenizer_new(tg_detokenizer **out, const tg_text *t,
+                                            bool skip_special, tg_err *e);
+TG_API void tg_detokenizer_free(tg_detokenizer *d); /* accepts NULL; before its text is closed */
+/* The text that became ready, often none; *text is borrowed until the next call. */
+TG_CHECKED_API tg_status tg_detokenizer_push(const char **text, size_t *n_bytes, tg_detokenizer *d,
+                                             int32_t id, tg_err *e);
+/* What was held back; then `d` is ready for other ids. */
+TG_CHECKED_API tg_status tg_detokenizer_flush(const char **text, size_t *n_bytes, tg_detokenizer *d,
+                                              tg_err *e);
+
+/* One token of the vocabulary. */
+typedef struct tg_token {
+    const char *bytes; /* [n_bytes] what it prints, maybe a part of a character; borrowed */
+    size_t n_bytes;
+    bool is_special; /* skip_special leaves it out */
+    bool is_added;   /* found in a text before anything else */
+    bool is_byte;    /* stands for one byte of characters that the vocabulary lacks */
+} tg_token;
+
+/* An id that no token has is an error that names the vocabulary's size. */
+TG_CHECKED_API tg_status tg_text_get_token(tg_token *out, const tg_text *t, int32_t id, tg_err *e);
+/* The token as its file spells it ("\xc4\xa0the", "<0x0A>"). *spelling is yours. */
+TG_CHECKED_API tg_status tg_text_print_token(char **spelling, const tg_text *t, int32_t id,
+                                             tg_err *e);
+
+/* ---- chat */
+
+/* Templates by the names of their makers, "default" where there is no name; i below n_templates.
+ * Borrowed. */
+TG_API const char *tg_text_get_template_name(const tg_text *t, int32_t i);
+
+/* JSON texts, each NULL when there is none. */
+typedef struct tg_chat_options {
+    const char *tools;         /* a list, as {"type": "function", "function": {...}} */
+    const char *documents;     /* a list, for retrieval */
+    const char *kwargs;        /* an object of further variables: {"enable_thinking": false} */
+    const char *template_name; /* NULL: "tool_use" where there are tools and it is there, else
+                                  "default"; no JSON */
+    bool no_generation_prompt; /* do not begin the assistant's turn */
+} tg_chat_options;
+
+/* The chat template over `messages`, a JSON list of at least one {"role", "content", ...}, as
+ * transformers' apply_chat_template renders it. `o` may be NULL. The text is to be tokenized with
+ * no_add_special. TG_E_UNSUPPORTED when there is no template; TG_E_ARGUMENT with the template's own
+ * words when it refuses the messages. *text is yours, zero-terminated, *n_bytes long. */
+TG_CHECKED_API tg_status tg_text_render_chat(char **text, size_t *n_bytes, const tg_text *t,
+                                             const char *messages, const tg_chat_options *o,
+                                             tg_err *e);
+
 /* ---- model ----------------------------------------------------------------------------------- */
 
 typedef struct tg_model tg_model;
@@ -89,29 +206,11 @@ TG_API void tg_model_close(tg_model *m); /* accepts NULL; after its engines */
 typedef struct tg_model_info {
     const char *architecture; /* borrowed from the model */
     int32_t n_vocab, n_embed_rows, max_length, batch, speculation;
-    bool has_tokenizer, has_template;
-    int32_t bos_id; /* -1: none */
 } tg_model_info;
 
 TG_API tg_model_info tg_model_get_info(const tg_model *m);
-
-/* Ids of a text. add_special adds what the tokenizer's post-processor adds (BOS); parse_special
- * reads special tokens written in the text as such. Raw text to be continued wants both, a rendered
- * chat only the second, foreign text neither. *ids is yours. */
-TG_CHECKED_API tg_status tg_model_tokenize(const tg_model *m, const char *text, size_t n_bytes,
-                                           bool add_special, bool parse_special, int32_t **ids,
-                                           int32_t *n_ids, tg_err *e);
-/* Text of ids, special tokens left out when asked. *text is yours, zero-terminated, *n_bytes
- * long. */
-TG_CHECKED_API tg_status tg_model_detokenize(const tg_model *m, const int32_t *ids, int32_t n_ids,
-                                             bool skip_special, char **text, size_t *n_bytes,
-                                             tg_err *e);
-/* The model's chat template over `messages_json`, an array of {"role", "content", ...}; kwargs_json
- * is an object of further variables or NULL. TG_E_UNSUPPORTED when the model has no template. *text
- * is yours. */
-TG_CHECKED_API tg_status tg_model_render_chat(const tg_model *m, const char *messages_json,
-                                              const char *kwargs_json, bool add_generation_prompt,
-                                              char **text, tg_err *e);
+/* Borrowed from the model; never NULL, though it may have neither tokenizer nor template. */
+TG_API const tg_text *tg_model_get_text(const tg_model *m);
 
 /* ---- engine ---------------------------------------------------------------------------------- */
 

@@ -4,28 +4,19 @@
 #define TG_API_API_H
 
 #include "api/papers.h"
+#include "api/text.h"
 #include "base/str.h"
 #include "compile/compile.h"
 #include "ir/artifact.h"
-#include "prompt/template.h"
-#include "prompt/tok.h"
 #include "trigraph.h"
-
-#include <pthread.h>
 
 struct tg_model {
     tg_artifact *artifact;
-    tg_tokenizer *tokenizer; /* NULL: none */
-    tg_sampling sampling;    /* what the makers recommend */
+    tg_text text;         /* of the artifact */
+    tg_sampling sampling; /* what the makers recommend */
     int32_t *stop_ids;
     int32_t n_stop_ids;
-    /* The template is parsed at its first use, once. */
-    pthread_mutex_t lock;
-    tg_template *chat;
 };
-
-/* Copies a string into memory that tg_free takes. */
-TG_MUST_USE tg_status tg_give_text(char **out, tg_str text, tg_err *e);
 
 /* The options as the compiler wants them: config file first, then what the caller set. */
 TG_MUST_USE tg_status tg_export_options_read(tg_export_config *out, const tg_export_options *o,

@@ -264,8 +264,8 @@ tg_status tg_engine_submit(tg_request **out, tg_engine *g, const int32_t *tokens
         free_request(r);
         return s;
     }
-    if (g->model->tokenizer) {
-        tg_detok_init(&r->detok, g->model->tokenizer, !r->options.show_special);
+    if (g->model->text.tokenizer) {
+        tg_detok_init(&r->detok, g->model->text.tokenizer, !r->options.show_special);
         r->has_detok = true;
     }
     update_stats(r);

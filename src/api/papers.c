@@ -227,7 +227,7 @@ static tg_status read_defaults(tg_papers *p, const tg_checkpoint *c, tg_err *e)
     return ask_tokenizer(p, ids, e);
 }
 
-tg_status tg_papers_read(tg_papers *out, const tg_checkpoint *c, tg_err *e)
+tg_status tg_papers_read_texts(tg_papers *out, const tg_checkpoint *c, tg_err *e)
 {
     tg_str text;
     *out = (tg_papers){0};
@@ -237,7 +237,14 @@ tg_status tg_papers_read(tg_papers *out, const tg_checkpoint *c, tg_err *e)
         tg_buf_add_str(&out->chat, text);
         s = tg_buf_check(&out->chat, e);
     }
-    if (s == TG_OK) s = read_defaults(out, c, e);
+    if (s != TG_OK) tg_papers_deinit(out);
+    return s;
+}
+
+tg_status tg_papers_read(tg_papers *out, const tg_checkpoint *c, tg_err *e)
+{
+    TG_TRY(tg_papers_read_texts(out, c, e));
+    tg_status s = read_defaults(out, c, e);
     if (s == TG_OK && out->tokenizer.len == 0)
         tg_log_warn("%s: has no tokenizer; the model will take and give token ids only",
                     tg_checkpoint_get_path(c));

@@ -20,6 +20,9 @@ typedef struct tg_papers {
 
 /* Doubts become warnings. */
 TG_MUST_USE tg_status tg_papers_read(tg_papers *out, const tg_checkpoint *c, tg_err *e);
+/* Only what makes text of messages and ids of text: no defaults, n_vocab is 0, nothing is warned
+ * of. */
+TG_MUST_USE tg_status tg_papers_read_texts(tg_papers *out, const tg_checkpoint *c, tg_err *e);
 void tg_papers_deinit(tg_papers *p);
 
 #endif

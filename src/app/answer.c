@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * answer.c - from a prompt to an answer.
  *
- * Messages are kept as the JSON text that tg_model_render_chat takes, because that is the only form
+ * Messages are kept as the JSON text that tg_text_render_chat takes, because that is the only form
  * in which they are ever needed: a list that grows at its end and is cut back to a length when a
  * turn fails. What an option leaves open is the model's to say, and what the model leaves open
  * is greedy; that order stands in tg_sampling_choose and nowhere else. */
@@ -25,18 +25,19 @@ void tg_prompt_add_message(tg_buf *messages, const char *role, tg_str content)
 }
 
 /* The closing bracket goes on a copy: the list itself stays open for the next message. */
-tg_status tg_prompt_render(const tg_session *s, const tg_buf *messages, int32_t **ids,
-                           int32_t *n_ids, tg_err *e)
+tg_status tg_prompt_render(tg_tokens *out, const tg_session *s, const tg_buf *messages, tg_err *e)
 {
+    static const tg_tokenize_options as_rendered = {.no_add_special = true};
     tg_buf list = {0};
     char *text = NULL;
+    size_t n_bytes = 0;
     tg_buf_add_str(&list, tg_buf_str(messages));
     tg_buf_add_byte(&list, ']');
     tg_status st = tg_buf_check(messages, e);
     if (st == TG_OK) st = tg_buf_check(&list, e);
-    if (st == TG_OK) st = tg_model_render_chat(s->model, tg_buf_cstr(&list), NULL, true, &text, e);
     if (st == TG_OK)
-        st = tg_model_tokenize(s->model, text, strlen(text), false, true, ids, n_ids, e);
+        st = tg_text_render_chat(&text, &n_bytes, s->text, tg_buf_cstr(&list), NULL, e);
+    if (st == TG_OK) st = tg_text_tokenize(out, s->text, text, n_bytes, &as_rendered, e);
     tg_free(text);
     tg_buf_deinit(&list);
     return st;

@@ -101,17 +101,17 @@ static void clear_history(tg_chat *c)
  * long, or any other failure, is said and leaves the history for the caller to mend. */
 static bool answer(tg_chat *c)
 {
-    int32_t *ids = NULL, n_ids = 0;
+    tg_tokens prompt = {0};
     tg_answer x = {.out = &c->out};
     tg_err e = {0};
     size_t before = c->messages.len;
-    tg_status s = tg_prompt_render(&c->session, &c->messages, &ids, &n_ids, &e);
-    if (s == TG_OK) s = tg_answer_run(&x, &c->session, ids, n_ids, &c->options, &e);
+    tg_status s = tg_prompt_render(&prompt, &c->session, &c->messages, &e);
+    if (s == TG_OK) s = tg_answer_run(&x, &c->session, prompt.ids, prompt.n, &c->options, &e);
     if (x.text.len) tg_term_write(&c->out, TG_STR("\n"));
     if (s == TG_OK) {
         tg_prompt_add_message(&c->messages, "assistant", tg_buf_str(&x.text));
         c->n_before_answer = before;
-        c->n_tokens = n_ids + x.stats.n_answer_tokens;
+        c->n_tokens = prompt.n + x.stats.n_answer_tokens;
         if (x.stats.finish == TG_FINISH_CANCELLED) tg_say("stopped");
         if (x.stats.finish == TG_FINISH_LENGTH && !c->options.max_tokens)
             tg_say("the window of %" PRId32 " tokens is full; /clear begins anew",
@@ -121,7 +121,7 @@ static bool answer(tg_chat *c)
         tg_say_error(&e, s == TG_E_LIMIT ? "/clear forgets the conversation" : NULL);
     }
     tg_answer_deinit(&x);
-    tg_free(ids);
+    tg_tokens_deinit(&prompt);
     return s == TG_OK;
 }
 
@@ -291,11 +291,11 @@ static void converse(tg_chat *c)
 static tg_status start(tg_chat *c, tg_err *e)
 {
     TG_TRY(tg_session_open(&c->session, c->args, true, e));
-    if (!c->session.info.has_tokenizer || !c->session.info.has_template)
+    if (!c->session.text_info.has_tokenizer || !c->session.text_info.n_templates)
         return tg_fail(e, TG_E_UNSUPPORTED,
                        "%s has no %s, so there is no conversation; generate --raw continues a text",
                        c->args->operand,
-                       c->session.info.has_tokenizer ? "chat template" : "tokenizer");
+                       c->session.text_info.has_tokenizer ? "chat template" : "tokenizer");
     if (c->args->is_set[TG_OPT_SYSTEM]) tg_buf_add_cstr(&c->system, c->args->text[TG_OPT_SYSTEM]);
     c->options = tg_answer_options(&c->session, c->args);
     clear_history(c);

@@ -103,25 +103,26 @@ static void print_result(const tg_scoring *x, int32_t n_ids, const tg_args *a, t
 static tg_status run(tg_session *s, const tg_args *a, tg_input *in, tg_term *out, tg_err *e)
 {
     tg_scoring x = {0};
-    int32_t *made = NULL, n_ids = in->n_ids;
+    tg_tokens made = {0};
     TG_TRY(tg_session_open(s, a, true, e));
-    if (!in->is_ids && !s->info.has_tokenizer)
+    if (!in->is_ids && !s->text_info.has_tokenizer)
         return tg_fail(e, TG_E_UNSUPPORTED,
                        "%s has no tokenizer: give token ids with --ids FILE instead of a text",
                        a->operand);
     if (!in->is_ids)
-        TG_TRY(tg_model_tokenize(s->model, tg_buf_cstr(&in->text), in->text.len, true, true, &made,
-                                 &n_ids, e));
+        TG_TRY(tg_text_tokenize(&made, s->text, tg_buf_cstr(&in->text), in->text.len, NULL, e));
+    const int32_t *ids = in->is_ids ? in->ids : made.ids;
+    int32_t n_ids = in->is_ids ? in->n_ids : made.n;
     tg_status st = TG_OK;
     if (a->is_set[TG_OPT_LOGITS])
         st = tg_npy_open(&x.npy, a->text[TG_OPT_LOGITS], n_ids, s->info.n_vocab, e);
-    if (st == TG_OK) st = score(&x, s, a, made ? made : in->ids, n_ids, e);
+    if (st == TG_OK) st = score(&x, s, a, ids, n_ids, e);
     if (st == TG_OK && x.npy)
         st = tg_npy_close(x.npy, e);
     else
         tg_npy_abandon(x.npy);
     if (st == TG_OK) print_result(&x, n_ids, a, out);
-    tg_free(made);
+    tg_tokens_deinit(&made);
     return st;
 }
 

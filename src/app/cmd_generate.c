@@ -19,8 +19,7 @@ typedef struct tg_generation {
     tg_input input;
     tg_term out;
     tg_answer answer;
-    int32_t *ids; /* of the text (tg_free); NULL where ids were given */
-    int32_t n_ids;
+    tg_tokens prompt; /* of the text; empty where ids were given */
     double tokenize_ms;
 } tg_generation;
 
@@ -31,30 +30,37 @@ static void drop_last_newline(tg_input *in, const tg_args *a)
     in->text.ptr[--in->text.len] = 0;
 }
 
+/* Options that say how the template is used, where none is. */
+static tg_status refuse_chat_options(const tg_args *a, tg_err *e)
+{
+    if (!a->is_set[TG_OPT_SYSTEM]) return TG_OK;
+    return tg_fail(e, TG_E_ARGUMENT,
+                   "--system needs a chat template, and here the text is continued as it is");
+}
+
 /* The ids of the text: one user turn of the template, or the text itself. */
 static tg_status tokenize_prompt(tg_generation *g, const tg_args *a, tg_err *e)
 {
     tg_session *s = &g->session;
     bool is_raw = a->is_set[TG_OPT_RAW];
-    if (!s->info.has_tokenizer)
+    if (!s->text_info.has_tokenizer)
         return tg_fail(e, TG_E_UNSUPPORTED,
                        "%s has no tokenizer: give token ids with --ids FILE instead of a text",
                        a->operand);
-    if (!is_raw && !s->info.has_template) {
+    if (!is_raw && !s->text_info.n_templates) {
         tg_say("the model has no chat template: the text is continued as it is");
         is_raw = true;
     }
-    if (is_raw && a->is_set[TG_OPT_SYSTEM])
-        return tg_fail(e, TG_E_ARGUMENT,
-                       "--system needs a chat template, and here the text is continued as it is");
-    if (is_raw)
-        return tg_model_tokenize(s->model, tg_buf_cstr(&g->input.text), g->input.text.len, true,
-                                 true, &g->ids, &g->n_ids, e);
+    if (is_raw) {
+        TG_TRY(refuse_chat_options(a, e));
+        return tg_text_tokenize(&g->prompt, s->text, tg_buf_cstr(&g->input.text), g->input.text.len,
+                                NULL, e);
+    }
     tg_buf messages = {0};
     if (a->is_set[TG_OPT_SYSTEM])
         tg_prompt_add_message(&messages, "system", tg_str_from_cstr(a->text[TG_OPT_SYSTEM]));
     tg_prompt_add_message(&messages, "user", tg_buf_str(&g->input.text));
-    tg_status st = tg_prompt_render(s, &messages, &g->ids, &g->n_ids, e);
+    tg_status st = tg_prompt_render(&g->prompt, s, &messages, e);
     tg_buf_deinit(&messages);
     return st;
 }
@@ -74,7 +80,7 @@ static const char *finish_name(tg_finish f)
 
 /* Statistics that have no value (no step to measure) are null. ttft counts from the text: what the
  * tokenizer took is added to what the engine measured from the ids on. */
-static void print_json(tg_generation *g, const int32_t *ids, uint64_t seed)
+static void print_json(tg_generation *g, const int32_t *ids, int32_t n_ids, uint64_t seed)
 {
     const tg_request_stats *stats = &g->answer.stats;
     tg_engine_info info = tg_engine_get_info(g->session.engine);
@@ -82,7 +88,7 @@ static void print_json(tg_generation *g, const int32_t *ids, uint64_t seed)
     const int32_t *tokens = tg_request_get_tokens(g->answer.request, &n_tokens);
     tg_buf b = {0};
     tg_report_begin(&b, NULL);
-    tg_report_add_ids(&b, "prompt_tokens", ids, g->n_ids);
+    tg_report_add_ids(&b, "prompt_tokens", ids, n_ids);
     tg_report_add_ids(&b, "tokens", tokens, n_tokens);
     tg_report_add_text(&b, "text", tg_buf_str(&g->answer.text));
     tg_report_add_text(&b, "finish_reason", tg_str_from_cstr(finish_name(stats->finish)));
@@ -109,18 +115,18 @@ static tg_status run(tg_generation *g, const tg_args *a, tg_err *e)
     TG_TRY(tg_session_open(&g->session, a, true, e));
     int64_t start = tg_time_ns();
     if (!g->input.is_ids) TG_TRY(tokenize_prompt(g, a, e));
-    const int32_t *ids = g->input.is_ids ? g->input.ids : g->ids;
-    if (g->input.is_ids) g->n_ids = g->input.n_ids;
+    const int32_t *ids = g->input.is_ids ? g->input.ids : g->prompt.ids;
+    int32_t n_ids = g->input.is_ids ? g->input.n_ids : g->prompt.n;
     g->tokenize_ms = (double)(tg_time_ns() - start) / 1e6;
 
     tg_request_options o = tg_answer_options(&g->session, a);
     g->answer.out = is_json ? NULL : &g->out;
-    tg_status s = tg_answer_run(&g->answer, &g->session, ids, g->n_ids, &o, e);
+    tg_status s = tg_answer_run(&g->answer, &g->session, ids, n_ids, &o, e);
     const tg_buf *text = &g->answer.text;
     if (!is_json && text->len && text->ptr[text->len - 1] != '\n')
         tg_term_write(&g->out, TG_STR("\n"));
     if (s != TG_OK) return s;
-    if (is_json) print_json(g, ids, o.sampling.seed);
+    if (is_json) print_json(g, ids, n_ids, o.sampling.seed);
     if (a->is_set[TG_OPT_STATS]) tg_answer_say_stats(&g->session, &g->answer.stats);
     return TG_OK;
 }
@@ -139,7 +145,7 @@ int tg_run_generate(const tg_args *a)
     if (s == TG_OK) s = run(&g, a, &e);
     int code = tg_exit_code(s, &e, &g.out);
     tg_answer_deinit(&g.answer);
-    tg_free(g.ids);
+    tg_tokens_deinit(&g.prompt);
     tg_session_close(&g.session);
     tg_input_deinit(&g.input);
     return code;

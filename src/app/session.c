@@ -108,6 +108,8 @@ tg_status tg_session_load(tg_session *s, const tg_args *args, tg_err *e)
     int64_t start = tg_time_ns();
     TG_TRY(tg_model_open(&s->model, tg_buf_cstr(&s->dir), e));
     s->info = tg_model_get_info(s->model);
+    s->text = tg_model_get_text(s->model);
+    s->text_info = tg_text_get_info(s->text);
     if (args) {
         tg_engine_options o = {.n_threads = (int32_t)args->number[TG_OPT_THREADS]};
         TG_TRY(tg_engine_open(&s->engine, s->model, &o, e));

@@ -13,6 +13,8 @@ typedef struct tg_session {
     tg_buf dir; /* the artifact's folder */
     tg_model *model;
     tg_model_info info;
+    const tg_text *text; /* of the model */
+    tg_text_info text_info;
     tg_engine *engine; /* NULL where a command needs none */
     double load_ms;    /* tg_model_open and tg_engine_open */
 } tg_session;

@@ -201,7 +201,7 @@ static tg_status open_folder(tg_checkpoint *c, const char *path, tg_err *e)
     /* GGUF repositories often carry the config.json of the model they were made from. */
     if (!has_config || !has_weights) TG_TRY(find_gguf(c, folder, names, n, &file, e));
     if (file) return tg_checkpoint_load_shards(c, file, e);
-    if (!has_config)
+    if (!has_config && !c->is_texts)
         return tg_fail(e, TG_E_ARGUMENT,
                        "%s: holds neither a config.json nor a GGUF file: it is no model", folder);
     return tg_checkpoint_load_folder(c, folder, e);
@@ -213,6 +213,8 @@ static tg_status open_path(tg_checkpoint *c, const char *path, tg_err *e)
     if (s.len == 0) return tg_fail(e, TG_E_ARGUMENT, "the path of the model is empty");
     if (tg_path_is_dir(path)) return open_folder(c, path, e);
     TG_TRY(check_not_dangling(path, e));
+    if (c->is_texts && tg_path_is_file(path) && tg_checkpoint_is_part(tg_path_name(path)))
+        return tg_checkpoint_load_file(c, path, e);
     if (tg_path_is_file(path) &&
         (tg_str_has_suffix(s, TG_STR(".safetensors")) || tg_str_has_suffix(s, TG_STR(".json"))))
         return tg_fail(e, TG_E_ARGUMENT,
@@ -220,17 +222,28 @@ static tg_status open_path(tg_checkpoint *c, const char *path, tg_err *e)
     return tg_checkpoint_load_shards(c, path, e);
 }
 
-tg_status tg_checkpoint_open(tg_checkpoint **out, const char *path, tg_err *e)
+static tg_status open_checkpoint(tg_checkpoint **out, const char *path, bool is_texts, tg_err *e)
 {
     *out = NULL;
     tg_checkpoint *c = TG_NEW(tg_checkpoint);
     if (!c) return tg_fail_nomem(e, sizeof *c, "a checkpoint");
+    c->is_texts = is_texts;
     tg_status s = open_path(c, path, e);
     if (s == TG_OK)
         *out = c;
     else
         tg_checkpoint_close(c);
     return s;
+}
+
+tg_status tg_checkpoint_open(tg_checkpoint **out, const char *path, tg_err *e)
+{
+    return open_checkpoint(out, path, false, e);
+}
+
+tg_status tg_checkpoint_open_texts(tg_checkpoint **out, const char *path, tg_err *e)
+{
+    return open_checkpoint(out, path, true, e);
 }
 
 /* ---- answers */

@@ -25,7 +25,7 @@ typedef enum tg_checkpoint_kind { TG_CHECKPOINT_GGUF, TG_CHECKPOINT_HF } tg_chec
 
 /* The text files of a Hugging Face folder that we read. */
 typedef enum tg_hf_part {
-    TG_HF_CONFIG,            /* config.json, always there */
+    TG_HF_CONFIG,            /* config.json, always there beside weights */
     TG_HF_GENERATION_CONFIG, /* generation_config.json */
     TG_HF_TOKENIZER_CONFIG,  /* tokenizer_config.json */
     TG_HF_TOKENIZER,         /* tokenizer.json: only as bytes, it is large */
@@ -56,6 +56,11 @@ typedef struct tg_content_hash {
 typedef struct tg_checkpoint tg_checkpoint;
 
 TG_MUST_USE tg_status tg_checkpoint_open(tg_checkpoint **out, const char *path, tg_err *e);
+/* Only the tokenizer and the chat templates: weights and config.json are neither looked at nor
+ * missed, and a folder has no tensors. Takes one file of a folder too, which then stands in place
+ * of the folder's own of its kind: tokenizer_config.json by its name, another *.json as the
+ * tokenizer, *.jinja as the chat template. */
+TG_MUST_USE tg_status tg_checkpoint_open_texts(tg_checkpoint **out, const char *path, tg_err *e);
 void tg_checkpoint_close(tg_checkpoint *c); /* accepts NULL */
 
 tg_checkpoint_kind tg_checkpoint_get_kind(const tg_checkpoint *c);

@@ -20,27 +20,44 @@
 
 static const struct {
     const char *name;
-    bool is_json, is_needed;
+    const char *suffix; /* of a file that stands for this part when it is named alone; "": none */
+    bool is_json, is_text;
 } parts[] = {
-    [TG_HF_CONFIG] = {"config.json", true, true},
-    [TG_HF_GENERATION_CONFIG] = {"generation_config.json", true, false},
-    [TG_HF_TOKENIZER_CONFIG] = {"tokenizer_config.json", true, false},
-    [TG_HF_TOKENIZER] = {"tokenizer.json", false, false},
-    [TG_HF_CHAT_TEMPLATE] = {"chat_template.jinja", false, false},
+    [TG_HF_CONFIG] = {"config.json", "", true, false},
+    [TG_HF_GENERATION_CONFIG] = {"generation_config.json", "", true, false},
+    [TG_HF_TOKENIZER_CONFIG] = {"tokenizer_config.json", "", true, true},
+    [TG_HF_TOKENIZER] = {"tokenizer.json", ".json", false, true},
+    [TG_HF_CHAT_TEMPLATE] = {"chat_template.jinja", ".jinja", false, true},
 };
 _Static_assert(TG_COUNT(parts) == TG_HF_PART_COUNT, "a part has no row");
 
 static const char index_name[] = "model.safetensors.index.json";
 
+/* The part that a file is by its name: a part's own name, or its suffix. TG_HF_PART_COUNT: none. */
+static tg_hf_part find_part(const char *name)
+{
+    tg_str s = tg_str_from_cstr(name);
+    for (int i = 0; i < TG_HF_PART_COUNT; i++)
+        if (tg_str_is(s, parts[i].name)) return (tg_hf_part)i;
+    for (int i = 0; i < TG_HF_PART_COUNT; i++)
+        if (*parts[i].suffix && tg_str_has_suffix(s, tg_str_from_cstr(parts[i].suffix)))
+            return (tg_hf_part)i;
+    return TG_HF_PART_COUNT;
+}
+
+bool tg_checkpoint_is_part(const char *name)
+{
+    tg_hf_part part = find_part(name);
+    return part != TG_HF_PART_COUNT && parts[part].is_text;
+}
+
 static tg_status load_part(tg_checkpoint *c, tg_hf_part part, const char *folder, tg_err *e)
 {
-    const char *path = tg_checkpoint_join(c, folder, parts[part].name);
+    const char *path = c->part_paths[part]; /* set: a file that was named alone */
+    if (!path) path = tg_checkpoint_join(c, folder, parts[part].name);
     if (!path) return tg_fail_nomem(e, strlen(folder), "a path");
     c->part_paths[part] = path;
-    if (!tg_path_exists(path)) {
-        TG_ASSERT(!parts[part].is_needed); /* open_folder saw it */
-        return TG_OK;
-    }
+    if (!tg_path_exists(path)) return TG_OK;
     TG_TRY(tg_checkpoint_add_file(c, path, parts[part].name, &c->parts[part], e));
     if (!parts[part].is_json) return TG_OK;
     TG_TRY(tg_json_parse(&c->json[part], tg_checkpoint_get_text(c, part), path, e));
@@ -304,9 +321,23 @@ tg_status tg_checkpoint_load_folder(tg_checkpoint *c, const char *path, tg_err *
     c->path = tg_arena_copy_str(&c->arena, path, strlen(path));
     if (!c->path) return tg_fail_nomem(e, strlen(path), "a path");
     for (int i = 0; i < TG_HF_PART_COUNT; i++)
-        TG_TRY(load_part(c, (tg_hf_part)i, path, e));
+        if (parts[i].is_text || !c->is_texts) TG_TRY(load_part(c, (tg_hf_part)i, path, e));
     TG_TRY(load_templates(c, path, e));
+    if (c->is_texts) return TG_OK;
     tg_status s = load_weights(c, &w, path, e);
     json_decref(w.index);
     return s;
+}
+
+tg_status tg_checkpoint_load_file(tg_checkpoint *c, const char *file, tg_err *e)
+{
+    const char *name = tg_path_name(file);
+    size_t n = (size_t)(name - file);
+    TG_ASSERT(c->is_texts && tg_checkpoint_is_part(name));
+    /* "dir/" of "dir/file", and "/" of "/file". */
+    const char *folder = n == 0 ? "." : n == 1 ? "/" : tg_arena_copy_str(&c->arena, file, n - 1);
+    char *path = tg_arena_copy_str(&c->arena, file, strlen(file));
+    if (!folder || !path) return tg_fail_nomem(e, strlen(file), "a path");
+    c->part_paths[find_part(name)] = path;
+    return tg_checkpoint_load_folder(c, folder, e);
 }

@@ -19,6 +19,7 @@ struct tg_checkpoint {
     tg_arena arena; /* everything below but mappings and JSON */
     tg_checkpoint_kind kind;
     const char *path;
+    bool is_texts; /* weights and config are not read */
 
     tg_opened_file **files; /* single pieces, so that pointers into them stay */
     int32_t n_files, files_room;
@@ -47,5 +48,9 @@ const char *tg_checkpoint_join(tg_checkpoint *c, const char *dir, const char *na
 
 TG_MUST_USE tg_status tg_checkpoint_load_shards(tg_checkpoint *c, const char *path, tg_err *e);
 TG_MUST_USE tg_status tg_checkpoint_load_folder(tg_checkpoint *c, const char *path, tg_err *e);
+/* As above, with c->is_texts, of the folder that `file` lies in, and `file` as one of its parts. */
+TG_MUST_USE tg_status tg_checkpoint_load_file(tg_checkpoint *c, const char *file, tg_err *e);
+/* Whether a file of this name is a part that tg_checkpoint_load_file takes. */
+bool tg_checkpoint_is_part(const char *name);
 
 #endif

@@ -21,6 +21,16 @@ check "detokenize --json does too" is_same "$(json out "d['text']")" "$(cat text
 rc=$?
 check "tokenize reads standard input" is_same "$(cat out)" "$(words text_ids)"
 
+mkdir bare
+cp "$TINY/tokenizer.json" bare
+for source in "$TINY" bare bare/tokenizer.json; do
+    tri tokenize "$source" -f text
+    check "tokenize reads $(basename "$source") without weights" is_same "$(cat out)" "$(words text_ids)"
+done
+tri detokenize bare --no-special -f ids
+check "and so does detokenize" cmp -s out text
+check "nothing is exported for it" test -z "$(ls cache)"
+
 n=$(expect "len(d['greedy'])")
 json "$TINY/expected.json" "' '.join(map(str, d['ids'][:d['prompt']]))" >prompt
 tri generate m.tg --ids prompt -n "$n" --ignore-eos --temp 0 --json

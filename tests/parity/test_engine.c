@@ -43,16 +43,18 @@ static void close_fixture(fixture *f)
 static int32_t make_prompt(const fixture *f, const char *question, int32_t *ids)
 {
     char messages[256], *text;
-    int32_t *list, n;
+    size_t n_bytes;
+    tg_tokens list;
+    const tg_text *t = tg_model_get_text(f->model);
+    tg_tokenize_options as_rendered = {.no_add_special = true};
     tg_err e = {0};
     snprintf(messages, sizeof messages, "[{\"role\": \"user\", \"content\": \"%s\"}]", question);
-    if (tg_model_render_chat(f->model, messages, NULL, true, &text, &e) != TG_OK)
-        fail_msg("%s", e.msg);
-    if (tg_model_tokenize(f->model, text, strlen(text), false, true, &list, &n, &e) != TG_OK)
-        fail_msg("%s", e.msg);
+    if (tg_text_render_chat(&text, &n_bytes, t, messages, NULL, &e) != TG_OK) fail_msg("%s", e.msg);
+    if (tg_text_tokenize(&list, t, text, n_bytes, &as_rendered, &e) != TG_OK) fail_msg("%s", e.msg);
+    int32_t n = list.n;
     assert_true(n > 0 && n <= MAX);
-    memcpy(ids, list, (size_t)n * sizeof *ids);
-    tg_free(list);
+    memcpy(ids, list.ids, (size_t)n * sizeof *ids);
+    tg_tokens_deinit(&list);
     tg_free(text);
     return n;
 }
@@ -204,7 +206,9 @@ static void the_stream_equals_the_detokenized_whole(void **state)
     assert_int_equal(run_stream(&f, &o, &s, tokens, &n), TG_FINISH_LENGTH);
     assert_int_equal(n, 50);
     assert_int_equal(s.n_ids, 50);
-    assert_int_equal(tg_model_detokenize(f.model, tokens, n, true, &whole, &n_whole, NULL), TG_OK);
+    assert_int_equal(
+        tg_text_detokenize(&whole, &n_whole, tg_model_get_text(f.model), tokens, n, true, NULL),
+        TG_OK);
     assert_int_equal(s.n_bytes, n_whole);
     assert_memory_equal(s.text, whole, n_whole);
 

@@ -247,6 +247,56 @@ static void a_folder_is_read_with_all_its_papers(void **state)
     end(p, c);
 }
 
+/* Only texts: what a path gives, or the words of its refusal. */
+static tg_checkpoint *open_texts(const char *dir, const char *name)
+{
+    char path[512];
+    tg_checkpoint *c = NULL;
+    tg_err e = {0};
+    snprintf(path, sizeof path, "%s%s", dir, name);
+    if (tg_checkpoint_open_texts(&c, path, &e) != TG_OK) fail_msg("%s", e.msg);
+    assert_int_equal(tg_checkpoint_n_tensors(c), 0);
+    return c;
+}
+
+static bool has_part(const tg_checkpoint *c, tg_hf_part part, const char *text)
+{
+    return tg_str_is(tg_checkpoint_get_text(c, part), text);
+}
+
+static void texts_are_read_where_weights_are_missing(void **state)
+{
+    (void)state;
+    place p = begin();
+    save_text(p.dir, "config.json", "no JSON, and not read");
+    save_text(p.dir, "tokenizer_config.json", "{\"a\":1}");
+    save_text(p.dir, "tokenizer.json", "{}");
+    save_text(p.dir, "chat_template.jinja", "x");
+    save_text(p.dir, "other.json", "[]");
+    save_text(p.dir, "other.jinja", "y");
+    tg_checkpoint *c = open_texts(p.dir, "");
+    assert_null(tg_checkpoint_get_json(c, TG_HF_CONFIG));
+    assert_int_equal(json_object_size(tg_checkpoint_get_json(c, TG_HF_TOKENIZER_CONFIG)), 1);
+    assert_true(has_part(c, TG_HF_TOKENIZER, "{}") && has_part(c, TG_HF_CHAT_TEMPLATE, "x"));
+    tg_checkpoint_close(c);
+
+    /* One file stands in place of the folder's own of its kind. */
+    c = open_texts(p.dir, "/tokenizer.json");
+    assert_true(has_part(c, TG_HF_TOKENIZER, "{}") && has_part(c, TG_HF_CHAT_TEMPLATE, "x"));
+    tg_checkpoint_close(c);
+    c = open_texts(p.dir, "/other.json");
+    assert_true(has_part(c, TG_HF_TOKENIZER, "[]") && has_part(c, TG_HF_CHAT_TEMPLATE, "x"));
+    assert_non_null(strstr(tg_checkpoint_get_part_path(c, TG_HF_TOKENIZER), "/other.json"));
+    tg_checkpoint_close(c);
+    c = open_texts(p.dir, "/other.jinja");
+    assert_true(has_part(c, TG_HF_TOKENIZER, "{}") && has_part(c, TG_HF_CHAT_TEMPLATE, "y"));
+    tg_checkpoint_close(c);
+    c = open_texts(p.dir, "/tokenizer_config.json");
+    assert_true(has_part(c, TG_HF_TOKENIZER, "{}"));
+    assert_int_equal(json_object_size(tg_checkpoint_get_json(c, TG_HF_TOKENIZER_CONFIG)), 1);
+    end(p, c);
+}
+
 static void absent_papers_are_absent(void **state)
 {
     (void)state;
@@ -727,6 +777,7 @@ int main(void)
         cmocka_unit_test(a_folder_with_several_models_asks_which),
         cmocka_unit_test(a_path_that_is_no_model_is_said_to_be_none),
         cmocka_unit_test(a_folder_is_read_with_all_its_papers),
+        cmocka_unit_test(texts_are_read_where_weights_are_missing),
         cmocka_unit_test(absent_papers_are_absent),
         cmocka_unit_test(the_index_is_authoritative),
         cmocka_unit_test(faults_of_the_index_are_named),

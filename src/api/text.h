@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * text.h - inside of a tg_text, for the files that open and use one: text.c, loaded.c, engine.c. */
+#ifndef TG_API_TEXT_H
+#define TG_API_TEXT_H
+
+#include "base/str.h"
+#include "ir/artifact.h"
+#include "prompt/template.h"
+#include "prompt/tok.h"
+#include "trigraph.h"
+
+#include <pthread.h>
+
+/* Everything is borrowed from the artifact or the papers that it was opened from, but what is
+ * parsed here. */
+struct tg_text {
+    const char *path;        /* what messages name */
+    const char *chat_file;   /* what follows it when the template is meant */
+    const tg_map *map;       /* of the blob; NULL: it lies in the heap */
+    tg_str blob, chat;       /* empty: none */
+    tg_tokenizer *tokenizer; /* NULL: none */
+    /* The template is parsed at its first use, once: a broken one does not keep a model from
+     * completing text. */
+    pthread_mutex_t lock;
+    tg_template *template;
+};
+
+/* Storage of the caller's; the artifact is borrowed until deinit, which accepts what a failed
+ * init left. */
+TG_MUST_USE tg_status tg_text_init(tg_text *t, const tg_artifact *a, tg_err *e);
+void tg_text_deinit(tg_text *t);
+
+/* Copies a string into memory that tg_free takes. */
+TG_MUST_USE tg_status tg_give_text(char **out, tg_str text, tg_err *e);
+
+#endif
