@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ALIGN = 64, CHUNK_BYTES = 64 * 1024 };
+enum { ALIGN = 64, CHUNK_BYTES = 64 * 1024, LARGE_PAGE = 2 << 20 };
 
 /* The chunk's payload follows its header, which fills one alignment unit. */
 struct tg_arena_chunk {
@@ -71,17 +71,24 @@ void tg_mem_free(void *p)
     free(p);
 }
 
+/* Address space of whole large pages is what Linux (6.7 on) also places at a multiple of one. */
+static size_t reserved_bytes(size_t n_bytes)
+{
+    if (n_bytes < LARGE_PAGE || n_bytes > SIZE_MAX - LARGE_PAGE) return TG_MAX(n_bytes, 1);
+    return tg_align_up(n_bytes, LARGE_PAGE);
+}
+
 void *tg_mem_reserve(size_t n_bytes)
 {
     if (is_refused()) return NULL;
-    void *p = mmap(NULL, n_bytes ? n_bytes : 1, PROT_READ | PROT_WRITE,
+    void *p = mmap(NULL, reserved_bytes(n_bytes), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
 void tg_mem_unreserve(void *p, size_t n_bytes)
 {
-    if (p) munmap(p, n_bytes ? n_bytes : 1);
+    if (p) munmap(p, reserved_bytes(n_bytes));
 }
 
 void tg_mem_prefer_large_pages(void *p, size_t n_bytes)

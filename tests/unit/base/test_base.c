@@ -71,6 +71,22 @@ static void resizing_keeps_the_old_bytes_and_zeroes_the_new(void **state)
     tg_mem_free(p);
 }
 
+static void a_reservation_is_zeroed_to_its_last_byte(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 4097, (2 << 20) - 1, (2 << 20) + 1, 5 << 20};
+    for (size_t i = 0; i < TG_COUNT(sizes); i++) {
+        char *p = tg_mem_reserve(sizes[i]);
+        assert_non_null(p);
+        tg_mem_prefer_large_pages(p, sizes[i]);
+        for (size_t at = 0; at < sizes[i]; at += 4096)
+            assert_int_equal(p[at], 0);
+        if (sizes[i]) p[sizes[i] - 1]++;
+        tg_mem_unreserve(p, sizes[i]);
+    }
+    assert_null(tg_mem_reserve(SIZE_MAX - 5));
+}
+
 static void an_arena_frees_everything_at_once(void **state)
 {
     (void)state;
@@ -481,6 +497,7 @@ int main(void)
         cmocka_unit_test(a_long_message_says_that_it_was_cut),
         cmocka_unit_test(memory_is_zeroed_aligned_and_counted),
         cmocka_unit_test(resizing_keeps_the_old_bytes_and_zeroes_the_new),
+        cmocka_unit_test(a_reservation_is_zeroed_to_its_last_byte),
         cmocka_unit_test(an_arena_frees_everything_at_once),
         cmocka_unit_test(the_nth_allocation_can_be_refused),
         cmocka_unit_test(allocating_inside_a_step_aborts),
