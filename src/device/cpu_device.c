@@ -54,6 +54,8 @@ struct tg_device {
     tg_profile *profile;       /* NULL: nobody asked */
     tg_cpu_watch_fn *watch;
     void *watch_context;
+    tg_cpu_show_fn *show;
+    void *show_context;
 };
 
 static void free_piece(piece *p)
@@ -398,6 +400,8 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .profile = d->profile,
         .watch = d->watch,
         .watch_context = d->watch_context,
+        .show = d->show,
+        .show_context = d->show_context,
         .many = x->many_memory ? &x->many : NULL,
     };
     s->shared = (tg_step_shared){
@@ -472,4 +476,10 @@ void tg_cpu_device_watch(tg_device *d, tg_cpu_watch_fn *watch, void *context)
 {
     d->watch = watch;
     d->watch_context = context;
+}
+
+void tg_cpu_device_show(tg_device *d, tg_cpu_show_fn *show, void *context)
+{
+    d->show = show;
+    d->show_context = context;
 }

@@ -67,4 +67,20 @@ typedef void tg_cpu_watch_fn(void *context, const tg_weight_entry *w, const tg_c
 /* Shows every product's input to `watch` from the next step on; NULL ends it. */
 void tg_cpu_device_watch(tg_device *d, tg_cpu_watch_fn *watch, void *context);
 
+/* What an instruction has made: n_rows rows of `width` numbers. */
+typedef struct tg_cpu_result {
+    const tg_instr *instr; /* of the step's plan */
+    int32_t layer;         /* 0 outside layers */
+    const float *x;
+    int64_t stride;
+    int32_t n_rows, width;
+} tg_cpu_result;
+
+/* Called after each instruction that makes floats, in the order of execution and by one thread. */
+typedef void tg_cpu_show_fn(void *context, const tg_cpu_result *r);
+
+/* Shows every result to `show` from the next step on; NULL ends it. Outside, it costs one branch an
+ * instruction. */
+void tg_cpu_device_show(tg_device *d, tg_cpu_show_fn *show, void *context);
+
 #endif

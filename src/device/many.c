@@ -151,7 +151,7 @@ typedef struct stretch {
 bool tg_many_is_worth(const tg_step *s)
 {
     int32_t n = s->counts.n_tokens;
-    return s->many && !s->watch && n > TG_STEP_FEW_TOKENS &&
+    return s->many && !s->watch && !s->show && n > TG_STEP_FEW_TOKENS &&
            (s->n_threads == 1 || n >= MIN_TOKENS * s->n_threads);
 }
 

@@ -607,12 +607,27 @@ void tg_step_handle(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     handlers[x->op](s, x, layer, thread);
 }
 
+/* Nobody goes on while one looks: the next instruction may write over what is shown. */
+static void show_result(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    if (thread == 0 && x->out != TG_NONE && s->plan->values[x->out].type == (int32_t)TG_TYPE_F32) {
+        tg_cpu_result r = {.instr = x,
+                           .layer = layer,
+                           .n_rows = tg_step_n_rows(s, x->out),
+                           .width = s->plan->values[x->out].width};
+        r.x = tg_step_value(s, x->out, &r.stride);
+        s->show(s->show_context, &r);
+    }
+    tg_team_barrier(s->team, thread);
+}
+
 static void run_layer(tg_step *s, const tg_segment *g, int32_t layer, int32_t thread)
 {
     for (int32_t i = 0; i < g->n_instrs; i++) {
         const tg_instr *x = &s->plan->instrs[g->first_instr + i];
         handlers[x->op](s, x, layer, thread);
         tg_team_barrier(s->team, thread);
+        if (s->show) show_result(s, x, layer, thread);
         if (s->profile && thread == 0) tg_profile_add(s->profile, s, x, layer);
     }
 }

@@ -72,6 +72,8 @@ typedef struct tg_step {
     struct tg_profile *profile; /* NULL: times are not taken */
     tg_cpu_watch_fn *watch;     /* NULL: nobody looks at products */
     void *watch_context;
+    tg_cpu_show_fn *show; /* NULL: nobody looks at results */
+    void *show_context;
     const struct tg_many *many; /* NULL: the plan does not run in blocks of tokens */
     bool is_block;              /* this is one of them, its tokens those from first_token on */
     int32_t first_token;
