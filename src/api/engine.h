@@ -12,6 +12,8 @@
 #include "device/cpu_device.h"
 #include "run/sched.h"
 
+#include <pthread.h>
+
 struct tg_engine {
     tg_model *model;
     tg_exec *exec;

@@ -167,6 +167,8 @@ static tg_status write_papers(tg_artifact_writer *w, const tg_papers *p, tg_err 
         s = tg_artifact_writer_add(w, "tokenizer.bin", tg_buf_str(&p->tokenizer), e);
     if (s == TG_OK && p->chat.len)
         s = tg_artifact_writer_add(w, "template.jinja", tg_buf_str(&p->chat), e);
+    if (s == TG_OK && p->named.len)
+        s = tg_artifact_writer_add(w, "templates.json", tg_buf_str(&p->named), e);
     if (s == TG_OK) s = tg_json_print(&defaults, p->defaults, 2, e);
     if (s == TG_OK) s = tg_artifact_writer_add(w, "defaults.json", tg_buf_str(&defaults), e);
     tg_buf_deinit(&defaults);

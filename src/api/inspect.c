@@ -6,6 +6,19 @@
 
 /* ---- artifacts */
 
+/* Their names, or "none". */
+static tg_status print_templates(tg_buf *out, const tg_artifact *a, tg_err *e)
+{
+    tg_chat *chat;
+    TG_TRY(tg_artifact_open_chat(&chat, a, e));
+    int32_t n = tg_chat_n_templates(chat);
+    for (int32_t i = 0; i < n; i++)
+        tg_buf_printf(out, "%s%s", i ? ", " : "", tg_chat_get_name(chat, i));
+    tg_buf_printf(out, "%s\n\n", n ? "" : "none");
+    tg_chat_free(chat);
+    return TG_OK;
+}
+
 static tg_status inspect_artifact(tg_buf *out, const char *path, bool is_json, tg_err *e)
 {
     tg_artifact *a;
@@ -22,9 +35,9 @@ static tg_status inspect_artifact(tg_buf *out, const char *path, bool is_json, t
             json_string_value(json_object_get(source, "name")),
             json_string_value(json_object_get(source, "kind")),
             json_string_value(json_object_get(a->json, "compiler")));
-        tg_buf_printf(out, "tokenizer     %s\nchat template %s\n\n",
-                      a->tokenizer_map.n_bytes ? "yes" : "none",
-                      a->template_map.n_bytes ? "yes" : "none");
+        tg_buf_printf(out, "tokenizer     %s\nchat template ",
+                      a->tokenizer_map.n_bytes ? "yes" : "none");
+        s = print_templates(out, a, e);
         tg_program_print(&a->program, out);
     }
     tg_artifact_close(a);

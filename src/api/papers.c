@@ -2,7 +2,11 @@
 #include "api/papers.h"
 
 #include "base/log.h"
+#include "format/tensor.h"
+#include "prompt/chat.h"
 #include "prompt/tok.h"
+
+#include <string.h>
 
 /* ---- tokenizers */
 
@@ -86,33 +90,129 @@ static tg_status compile_tokenizer(tg_buf *blob, const tg_checkpoint *c, tg_err 
 
 /* ---- chat templates */
 
-/* The text of tokenizer_config.json's "chat_template": a string, or a list of {"name", "template"}
- * of which "default" counts. */
-static tg_str find_config_template(const json_t *config)
+/* Adds one by its name; the default one goes to a file of its own. */
+static tg_status add_template(tg_papers *p, json_t *named, tg_str name, tg_str text, tg_err *e)
+{
+    char key[128];
+    if (name.len == 0 || name.len >= sizeof key || !tg_name_is_printable(name))
+        return tg_fail(e, TG_E_CORRUPT,
+                       "a chat template has a name of %zu bytes; 1 to %zu printable "
+                       "ones are allowed",
+                       name.len, sizeof key - 1);
+    if (text.len > TG_TEMPLATE_MAX_BYTES)
+        return tg_fail(e, TG_E_LIMIT,
+                       "the chat template '%.*s' of %zu bytes is longer than the limit of %d",
+                       (int)name.len, name.ptr, text.len, TG_TEMPLATE_MAX_BYTES);
+    if (tg_utf8_find_invalid(text) < text.len)
+        return tg_fail(e, TG_E_CORRUPT, "the chat template '%.*s' is not UTF-8 at byte %zu",
+                       (int)name.len, name.ptr, tg_utf8_find_invalid(text));
+    if (tg_str_is(name, "default")) {
+        tg_buf_clear(&p->chat);
+        tg_buf_add_str(&p->chat, text);
+        return tg_buf_check(&p->chat, e);
+    }
+    memcpy(key, name.ptr, name.len);
+    key[name.len] = 0;
+    if (json_object_set_new(named, key, json_stringn(text.ptr, text.len)) == 0) return TG_OK;
+    return tg_fail_nomem(e, text.len, "a chat template");
+}
+
+/* "chat_template" of a JSON file: a string, or a list of {"name", "template"}. With `is_default`
+ * nothing but the default counts. */
+static tg_status add_config_templates(tg_papers *p, json_t *named, const json_t *config,
+                                      bool is_default, tg_err *e)
 {
     const json_t *t = json_object_get(config, "chat_template"), *item;
     size_t i;
-    if (json_is_string(t)) return (tg_str){json_string_value(t), json_string_length(t)};
+    if (json_is_string(t))
+        return add_template(p, named, TG_STR("default"),
+                            (tg_str){json_string_value(t), json_string_length(t)}, e);
+    if (t && !json_is_null(t) && !json_is_array(t))
+        return tg_fail(e, TG_E_CORRUPT, "key 'chat_template' is neither a text nor a list");
     json_array_foreach(t, i, item)
     {
-        const char *name = json_string_value(json_object_get(item, "name"));
-        const json_t *text = json_object_get(item, "template");
-        if (name && json_is_string(text) && tg_str_is(tg_str_from_cstr(name), "default"))
-            return (tg_str){json_string_value(text), json_string_length(text)};
+        const json_t *name = json_object_get(item, "name"),
+                     *text = json_object_get(item, "template");
+        if (!json_is_string(name) || !json_is_string(text))
+            return tg_fail(e, TG_E_CORRUPT,
+                           "chat_template[%zu] is no object with a \"name\" and a \"template\"", i);
+        tg_str key = tg_str_from_cstr(json_string_value(name));
+        if (is_default && !tg_str_is(key, "default")) continue;
+        TG_TRY(add_template(p, named, key,
+                            (tg_str){json_string_value(text), json_string_length(text)}, e));
     }
-    return (tg_str){0};
+    return TG_OK;
 }
 
-static tg_status find_template(tg_str *out, const tg_checkpoint *c, tg_err *e)
+/* Files win over what tokenizer_config.json says, as in transformers: chat_template.jinja over all
+ * of it, the folder of further templates over its other names. chat_template.json, which processors
+ * wrote before there was a .jinja, counts only where nothing else does. */
+static tg_status read_hf_templates(tg_papers *p, json_t *named, const tg_checkpoint *c, tg_err *e)
+{
+    tg_str text = tg_checkpoint_get_text(c, TG_HF_CHAT_TEMPLATE);
+    int32_t n = tg_checkpoint_n_templates(c);
+    tg_hf_part part = text.ptr ? TG_HF_CHAT_TEMPLATE : TG_HF_TOKENIZER_CONFIG;
+    tg_status s = TG_OK;
+    if (text.ptr)
+        s = add_template(p, named, TG_STR("default"), text, e);
+    else
+        s = add_config_templates(p, named, tg_checkpoint_get_json(c, part), n > 0, e);
+    if (s == TG_OK && !text.ptr && n == 0 && p->chat.len == 0 && json_object_size(named) == 0) {
+        part = TG_HF_CHAT_CONFIG;
+        s = add_config_templates(p, named, tg_checkpoint_get_json(c, part), false, e);
+    }
+    if (s != TG_OK) tg_err_context(e, "%s", tg_checkpoint_get_part_path(c, part));
+    for (int32_t i = 0; i < n && s == TG_OK; i++) {
+        const tg_named_text *t = tg_checkpoint_get_template(c, i);
+        s = add_template(p, named, tg_str_from_cstr(t->name), t->text, e);
+        if (s != TG_OK) tg_err_context(e, "%s", tg_checkpoint_get_path(c));
+    }
+    return s;
+}
+
+/* tokenizer.chat_template, and .chat_template.NAME for each further one. */
+static tg_status read_gguf_templates(tg_papers *p, json_t *named, const tg_gguf *g, tg_err *e)
+{
+    static const char prefix[] = "tokenizer.chat_template.";
+    tg_str text = {0};
+    bool is_present;
+    TG_TRY(tg_gguf_get_str(g, "tokenizer.chat_template", &text, &is_present, e));
+    if (is_present) TG_TRY(add_template(p, named, TG_STR("default"), text, e));
+    for (int32_t i = 0; i < g->n_kvs; i++) {
+        tg_str key = g->kvs[i].key;
+        if (!tg_str_has_prefix(key, TG_STR("tokenizer.chat_template."))) continue;
+        if (!tg_gguf_read_str(&g->kvs[i], &text))
+            return tg_fail(e, TG_E_CORRUPT, "key '%.*s' is no text", (int)TG_MIN(key.len, 100u),
+                           key.ptr);
+        tg_str name = {key.ptr + sizeof prefix - 1, key.len - (sizeof prefix - 1)};
+        TG_TRY(add_template(p, named, name, text, e));
+    }
+    return TG_OK;
+}
+
+/* A template that cannot be used is no reason to refuse the model, but to say so. */
+static tg_status check_templates(const tg_papers *p, const tg_checkpoint *c, tg_err *e)
+{
+    tg_chat *chat = NULL;
+    tg_err why = {0};
+    TG_TRY(tg_chat_new(&chat, tg_buf_str(&p->chat), tg_buf_str(&p->named),
+                       tg_checkpoint_get_path(c), e));
+    if (tg_chat_check(chat, &why) != TG_OK)
+        tg_log_warn("%s; the model continues text, and chat refuses", why.msg);
+    tg_chat_free(chat);
+    return TG_OK;
+}
+
+static tg_status read_templates(tg_papers *p, const tg_checkpoint *c, tg_err *e)
 {
     const tg_gguf *g = tg_checkpoint_get_gguf(c);
-    bool is_present;
-    *out = (tg_str){0};
-    if (g) return tg_gguf_get_str(g, "tokenizer.chat_template", out, &is_present, e);
-    *out = tg_checkpoint_get_text(c, TG_HF_CHAT_TEMPLATE); /* the file wins over the config */
-    if (out->len == 0)
-        *out = find_config_template(tg_checkpoint_get_json(c, TG_HF_TOKENIZER_CONFIG));
-    return TG_OK;
+    json_t *named = json_object();
+    if (!named) return tg_fail_nomem(e, sizeof *named, "chat templates");
+    tg_status s = g ? read_gguf_templates(p, named, g, e) : read_hf_templates(p, named, c, e);
+    if (s != TG_OK && g) tg_err_context(e, "%s", tg_checkpoint_get_path(c));
+    if (s == TG_OK && json_object_size(named) > 0) s = tg_json_print(&p->named, named, 1, e);
+    json_decref(named);
+    return s;
 }
 
 /* ---- stop ids and sampling */
@@ -229,14 +329,9 @@ static tg_status read_defaults(tg_papers *p, const tg_checkpoint *c, tg_err *e)
 
 tg_status tg_papers_read_texts(tg_papers *out, const tg_checkpoint *c, tg_err *e)
 {
-    tg_str text;
     *out = (tg_papers){0};
     tg_status s = compile_tokenizer(&out->tokenizer, c, e);
-    if (s == TG_OK) s = find_template(&text, c, e);
-    if (s == TG_OK) {
-        tg_buf_add_str(&out->chat, text);
-        s = tg_buf_check(&out->chat, e);
-    }
+    if (s == TG_OK) s = read_templates(out, c, e);
     if (s != TG_OK) tg_papers_deinit(out);
     return s;
 }
@@ -244,7 +339,8 @@ tg_status tg_papers_read_texts(tg_papers *out, const tg_checkpoint *c, tg_err *e
 tg_status tg_papers_read(tg_papers *out, const tg_checkpoint *c, tg_err *e)
 {
     TG_TRY(tg_papers_read_texts(out, c, e));
-    tg_status s = read_defaults(out, c, e);
+    tg_status s = check_templates(out, c, e);
+    if (s == TG_OK) s = read_defaults(out, c, e);
     if (s == TG_OK && out->tokenizer.len == 0)
         tg_log_warn("%s: has no tokenizer; the model will take and give token ids only",
                     tg_checkpoint_get_path(c));
@@ -256,6 +352,7 @@ void tg_papers_deinit(tg_papers *p)
 {
     tg_buf_deinit(&p->tokenizer);
     tg_buf_deinit(&p->chat);
+    tg_buf_deinit(&p->named);
     json_decref(p->defaults);
     *p = (tg_papers){0};
 }

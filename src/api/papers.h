@@ -11,7 +11,8 @@
 typedef struct tg_papers {
     tg_buf tokenizer; /* compiled; empty when the checkpoint has none */
     int32_t n_vocab;  /* ids of the tokenizer; 0: none */
-    tg_buf chat;      /* template text; empty when the checkpoint has none */
+    tg_buf chat;      /* text of the default template; empty when the checkpoint has none */
+    tg_buf named;     /* further templates by name, as tg_chat_new takes them; empty for none */
     /* {"sampling": {"temperature": ...}, "stop_ids": [...]}: sampling only where the makers ask for
      * it (generation_config.json with do_sample); stop ids are the union of everything that names
      * an end. */

@@ -14,29 +14,59 @@
 
 /* ---- opening */
 
-static tg_status open_parts(tg_text *t, tg_str blob, tg_str chat, tg_err *e)
+/* The spellings that templates write as variables. */
+static tg_status set_tokens(tg_chat *c, const tg_tokenizer *t, tg_err *e)
+{
+    const struct {
+        const char *name;
+        int32_t id;
+    } rows[] = {
+        {"bos_token", tg_tokenizer_bos_id(t)},
+        {"eos_token", tg_tokenizer_eos_id(t)},
+        {"unk_token", tg_tokenizer_unk_id(t)},
+        {"pad_token", tg_tokenizer_pad_id(t)},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        tg_buf b = {0};
+        if (rows[i].id < 0) continue;
+        tg_tokenizer_print_token(&b, t, rows[i].id);
+        tg_status s = tg_buf_check(&b, e);
+        if (s == TG_OK) s = tg_chat_set_token(c, rows[i].name, tg_buf_str(&b), e);
+        tg_buf_deinit(&b);
+        if (s != TG_OK) return s;
+    }
+    return TG_OK;
+}
+
+static tg_status open_tokenizer(tg_text *t, tg_str blob, tg_err *e)
 {
     t->blob = blob;
-    t->chat = chat;
-    return blob.len ? tg_tokenizer_open(&t->tokenizer, blob.ptr, blob.len, e) : TG_OK;
+    if (!blob.len) return TG_OK;
+    TG_TRY(tg_tokenizer_open(&t->tokenizer, blob.ptr, blob.len, e));
+    return set_tokens(t->chat, t->tokenizer, e);
+}
+
+tg_status tg_artifact_open_chat(tg_chat **out, const tg_artifact *a, tg_err *e)
+{
+    const tg_map *text = &a->template_map, *named = &a->templates_map;
+    return tg_chat_new(out, (tg_str){(const char *)text->data, text->n_bytes},
+                       (tg_str){(const char *)named->data, named->n_bytes}, a->path, e);
 }
 
 tg_status tg_text_init(tg_text *t, const tg_artifact *a, tg_err *e)
 {
     tg_str blob = {(const char *)a->tokenizer_map.data, a->tokenizer_map.n_bytes};
-    tg_str chat = {(const char *)a->template_map.data, a->template_map.n_bytes};
-    *t = (tg_text){.path = a->path, .chat_file = "/template.jinja", .map = &a->tokenizer_map};
-    pthread_mutex_init(&t->lock, NULL);
-    tg_status s = open_parts(t, blob, chat, e);
+    *t = (tg_text){.path = a->path, .map = &a->tokenizer_map};
+    TG_TRY(tg_artifact_open_chat(&t->chat, a, e));
+    tg_status s = open_tokenizer(t, blob, e);
     if (s != TG_OK) tg_err_context(e, "%s/tokenizer.bin", a->path);
     return s;
 }
 
 void tg_text_deinit(tg_text *t)
 {
-    tg_template_free(t->template);
+    tg_chat_free(t->chat);
     tg_tokenizer_close(t->tokenizer);
-    pthread_mutex_destroy(&t->lock);
 }
 
 /* Owns what tg_text_init borrows. */
@@ -53,12 +83,13 @@ static tg_status open_source(tg_opened_text *x, const char *path, tg_err *e)
     tg_checkpoint *c;
     TG_TRY(tg_give_text(&x->path, tg_str_from_cstr(path), e));
     x->text.path = x->path;
-    x->text.chat_file = "";
     TG_TRY(tg_checkpoint_open_texts(&c, path, e));
     tg_status s = tg_papers_read_texts(&x->papers, c, e);
     tg_checkpoint_close(c);
     if (s == TG_OK)
-        s = open_parts(&x->text, tg_buf_str(&x->papers.tokenizer), tg_buf_str(&x->papers.chat), e);
+        s = tg_chat_new(&x->text.chat, tg_buf_str(&x->papers.chat), tg_buf_str(&x->papers.named),
+                        x->path, e);
+    if (s == TG_OK) s = open_tokenizer(&x->text, tg_buf_str(&x->papers.tokenizer), e);
     for (int32_t i = 0; s == TG_OK && x->text.tokenizer; i++) {
         const char *doubt = tg_tokenizer_find_warning(x->text.tokenizer, i);
         if (!doubt) break;
@@ -77,10 +108,9 @@ tg_status tg_text_open(tg_text **out, const char *path, tg_err *e)
         s = tg_artifact_open(&x->artifact, path, e);
         if (s == TG_OK) s = tg_text_init(&x->text, x->artifact, e);
     } else {
-        pthread_mutex_init(&x->text.lock, NULL);
         s = open_source(x, path, e);
     }
-    if (s == TG_OK && !x->text.tokenizer && x->text.chat.len == 0)
+    if (s == TG_OK && !x->text.tokenizer && tg_chat_n_templates(x->text.chat) == 0)
         s = tg_fail(e, TG_E_UNSUPPORTED, "%s: has neither a tokenizer nor a chat template", path);
     if (s == TG_OK)
         *out = &x->text;
@@ -102,8 +132,11 @@ void tg_text_close(tg_text *t)
 
 tg_text_info tg_text_get_info(const tg_text *t)
 {
-    tg_text_info info = {
-        .n_templates = t->chat.len > 0, .bos_id = -1, .eos_id = -1, .unk_id = -1, .pad_id = -1};
+    tg_text_info info = {.n_templates = tg_chat_n_templates(t->chat),
+                         .bos_id = -1,
+                         .eos_id = -1,
+                         .unk_id = -1,
+                         .pad_id = -1};
     if (!t->tokenizer) return info;
     info.has_tokenizer = true;
     info.n_vocab = tg_tokenizer_n_vocab(t->tokenizer);
@@ -282,107 +315,49 @@ tg_status tg_text_print_token(char **spelling, const tg_text *t, int32_t id, tg_
 
 const char *tg_text_get_template_name(const tg_text *t, int32_t i)
 {
-    TG_ASSERT(i >= 0 && i < tg_text_get_info(t).n_templates);
-    return "default";
+    return tg_chat_get_name(t->chat, i);
 }
 
-static tg_status get_template(const tg_text *shared, const char *name, const tg_template **out,
-                              tg_err *e)
-{
-    /* The parsed template is a cache behind a lock: the text is read-only to everybody else. */
-    tg_text *t = (tg_text *)(uintptr_t)shared;
-    if (t->chat.len == 0)
-        return tg_fail(e, TG_E_UNSUPPORTED, "%s: the model has no chat template", t->path);
-    if (name && !tg_str_is(tg_str_from_cstr(name), "default"))
-        return tg_fail(e, TG_E_ARGUMENT, "%s: there is no template '%s'; it has: default", t->path,
-                       name);
-    tg_status s = TG_OK;
-    pthread_mutex_lock(&t->lock);
-    if (!t->template) s = tg_template_load(&t->template, t->chat, e);
-    *out = t->template;
-    pthread_mutex_unlock(&t->lock);
-    if (s != TG_OK) tg_err_context(e, "%s%s", t->path, t->chat_file);
-    return s;
-}
-
-/* A variable given as JSON text; null where there is none, as transformers gives None. */
-static tg_status set_json(json_t *context, const char *name, const char *text, tg_err *e)
+/* A part of the conversation given as JSON text; absent when there is none. */
+static tg_status add_json(json_t *parts, const char *name, const char *text, tg_err *e)
 {
     json_t *v = NULL;
-    if (text) {
-        TG_TRY(tg_json_parse(&v, tg_str_from_cstr(text), name, e));
-        if (!json_is_array(v)) {
-            json_decref(v);
-            return tg_fail(e, TG_E_ARGUMENT, "%s must be a list", name);
-        }
-    }
-    json_object_set_new(context, name, v ? v : json_null());
-    return TG_OK;
-}
-
-static void set_token(json_t *context, const char *name, const tg_tokenizer *t, int32_t id)
-{
-    if (id < 0) return;
-    tg_buf b = {0};
-    tg_tokenizer_print_token(&b, t, id);
-    json_object_set_new(context, name, json_stringn(tg_buf_cstr(&b), b.len));
-    tg_buf_deinit(&b);
-}
-
-static void set_tokens(json_t *context, const tg_tokenizer *t)
-{
-    set_token(context, "bos_token", t, tg_tokenizer_bos_id(t));
-    set_token(context, "eos_token", t, tg_tokenizer_eos_id(t));
-    set_token(context, "unk_token", t, tg_tokenizer_unk_id(t));
-    set_token(context, "pad_token", t, tg_tokenizer_pad_id(t));
-}
-
-/* What the caller adds wins over everything. */
-static tg_status add_kwargs(json_t *context, const char *text, tg_err *e)
-{
-    json_t *more = NULL;
     if (!text) return TG_OK;
-    TG_TRY(tg_json_parse(&more, tg_str_from_cstr(text), "template variables", e));
-    tg_status s = TG_OK;
-    if (!json_is_object(more))
-        s = tg_fail(e, TG_E_ARGUMENT, "template variables must be a JSON object");
-    else
-        json_object_update(context, more);
-    json_decref(more);
-    return s;
+    TG_TRY(tg_json_parse(&v, tg_str_from_cstr(text), name, e));
+    return json_object_set_new(parts, name, v) == 0 ? TG_OK : tg_fail_nomem(e, sizeof *v, name);
 }
 
-static tg_status make_context(json_t *context, const tg_text *t, const char *messages,
+static tg_status render_parts(tg_buf *out, const tg_text *t, json_t *parts, const char *messages,
                               const tg_chat_options *o, tg_err *e)
 {
-    TG_TRY(set_json(context, "messages", messages, e));
-    if (json_array_size(json_object_get(context, "messages")) == 0)
-        return tg_fail(e, TG_E_ARGUMENT, "messages must be a list of at least one message");
-    TG_TRY(set_json(context, "tools", o->tools, e));
-    TG_TRY(set_json(context, "documents", o->documents, e));
-    json_object_set_new(context, "add_generation_prompt", json_boolean(!o->no_generation_prompt));
-    if (t->tokenizer) set_tokens(context, t->tokenizer);
-    return add_kwargs(context, o->kwargs, e);
+    static const char variables[] = "template variables";
+    TG_TRY(add_json(parts, "messages", messages, e));
+    TG_TRY(add_json(parts, "tools", o->tools, e));
+    TG_TRY(add_json(parts, "documents", o->documents, e));
+    TG_TRY(add_json(parts, variables, o->kwargs, e));
+    tg_conversation q = {.messages = json_object_get(parts, "messages"),
+                         .tools = json_object_get(parts, "tools"),
+                         .documents = json_object_get(parts, "documents"),
+                         .kwargs = json_object_get(parts, variables),
+                         .template_name = o->template_name,
+                         .add_generation_prompt = !o->no_generation_prompt};
+    TG_TRY(tg_chat_render(out, t->chat, &q, NULL, e));
+    return tg_buf_check(out, e);
 }
 
 tg_status tg_text_render_chat(char **text, size_t *n_bytes, const tg_text *t, const char *messages,
                               const tg_chat_options *o, tg_err *e)
 {
     static const tg_chat_options defaults;
-    const tg_template *template = NULL;
     tg_buf b = {0};
     *text = NULL;
     *n_bytes = 0;
-    if (!o) o = &defaults;
-    TG_TRY(get_template(t, o->template_name, &template, e));
-    json_t *context = json_object();
-    if (!context) return tg_fail_nomem(e, sizeof *context, "template variables");
-    tg_status s = make_context(context, t, messages, o, e);
-    if (s == TG_OK) s = tg_template_render(template, context, NULL, &b, e);
-    if (s == TG_OK) s = tg_buf_check(&b, e);
+    json_t *parts = json_object();
+    if (!parts) return tg_fail_nomem(e, sizeof *parts, "a conversation");
+    tg_status s = render_parts(&b, t, parts, messages, o ? o : &defaults, e);
     if (s == TG_OK) s = tg_give_text(text, tg_buf_str(&b), e);
     if (s == TG_OK) *n_bytes = b.len;
-    json_decref(context);
+    json_decref(parts);
     tg_buf_deinit(&b);
     return s;
 }

@@ -5,30 +5,27 @@
 
 #include "base/str.h"
 #include "ir/artifact.h"
-#include "prompt/template.h"
+#include "prompt/chat.h"
 #include "prompt/tok.h"
 #include "trigraph.h"
-
-#include <pthread.h>
 
 /* Everything is borrowed from the artifact or the papers that it was opened from, but what is
  * parsed here. */
 struct tg_text {
     const char *path;        /* what messages name */
-    const char *chat_file;   /* what follows it when the template is meant */
     const tg_map *map;       /* of the blob; NULL: it lies in the heap */
-    tg_str blob, chat;       /* empty: none */
+    tg_str blob;             /* empty: none */
     tg_tokenizer *tokenizer; /* NULL: none */
-    /* The template is parsed at its first use, once: a broken one does not keep a model from
-     * completing text. */
-    pthread_mutex_t lock;
-    tg_template *template;
+    tg_chat *chat;           /* possibly without a template */
 };
 
 /* Storage of the caller's; the artifact is borrowed until deinit, which accepts what a failed
  * init left. */
 TG_MUST_USE tg_status tg_text_init(tg_text *t, const tg_artifact *a, tg_err *e);
 void tg_text_deinit(tg_text *t);
+
+/* The chat templates of an artifact, none of them parsed yet. */
+TG_MUST_USE tg_status tg_artifact_open_chat(tg_chat **out, const tg_artifact *a, tg_err *e);
 
 /* Copies a string into memory that tg_free takes. */
 TG_MUST_USE tg_status tg_give_text(char **out, tg_str text, tg_err *e);

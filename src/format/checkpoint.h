@@ -30,6 +30,7 @@ typedef enum tg_hf_part {
     TG_HF_TOKENIZER_CONFIG,  /* tokenizer_config.json */
     TG_HF_TOKENIZER,         /* tokenizer.json: only as bytes, it is large */
     TG_HF_CHAT_TEMPLATE,     /* chat_template.jinja: only as bytes */
+    TG_HF_CHAT_CONFIG,       /* chat_template.json: what processors had before the .jinja */
     TG_HF_PART_COUNT
 } tg_hf_part;
 

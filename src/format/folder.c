@@ -28,6 +28,7 @@ static const struct {
     [TG_HF_TOKENIZER_CONFIG] = {"tokenizer_config.json", "", true, true},
     [TG_HF_TOKENIZER] = {"tokenizer.json", ".json", false, true},
     [TG_HF_CHAT_TEMPLATE] = {"chat_template.jinja", ".jinja", false, true},
+    [TG_HF_CHAT_CONFIG] = {"chat_template.json", "", true, true},
 };
 _Static_assert(TG_COUNT(parts) == TG_HF_PART_COUNT, "a part has no row");
 

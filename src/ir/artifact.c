@@ -22,7 +22,15 @@
 enum { HEX_BYTES = 33, JSON_LIMIT = 16 << 20, MAX_ATTEMPTS = 1000 };
 
 /* The files beside artifact.json. Weights are hashed only by verification. */
-enum { FILE_PROGRAM, FILE_WEIGHTS, FILE_TOKENIZER, FILE_TEMPLATE, FILE_DEFAULTS, N_FILES };
+enum {
+    FILE_PROGRAM,
+    FILE_WEIGHTS,
+    FILE_TOKENIZER,
+    FILE_TEMPLATE,
+    FILE_TEMPLATES,
+    FILE_DEFAULTS,
+    N_FILES
+};
 
 static const struct {
     const char *name;
@@ -32,6 +40,7 @@ static const struct {
     [FILE_WEIGHTS] = {"weights.0.bin", true, true},
     [FILE_TOKENIZER] = {"tokenizer.bin", false, false},
     [FILE_TEMPLATE] = {"template.jinja", false, false},
+    [FILE_TEMPLATES] = {"templates.json", false, false},
     [FILE_DEFAULTS] = {"defaults.json", false, false},
 };
 
@@ -122,10 +131,9 @@ static tg_status load_json(tg_artifact *a, tg_err *e)
 static tg_map *map_of(tg_artifact *a, int file)
 {
     tg_map *const maps[N_FILES] = {
-        [FILE_PROGRAM] = &a->program_map,
-        [FILE_WEIGHTS] = &a->weights_map,
-        [FILE_TOKENIZER] = &a->tokenizer_map,
-        [FILE_TEMPLATE] = &a->template_map,
+        [FILE_PROGRAM] = &a->program_map,     [FILE_WEIGHTS] = &a->weights_map,
+        [FILE_TOKENIZER] = &a->tokenizer_map, [FILE_TEMPLATE] = &a->template_map,
+        [FILE_TEMPLATES] = &a->templates_map,
     };
     return maps[file];
 }
@@ -253,6 +261,7 @@ void tg_artifact_close(tg_artifact *a)
     tg_map_close(&a->weights_map);
     tg_map_close(&a->tokenizer_map);
     tg_map_close(&a->template_map);
+    tg_map_close(&a->templates_map);
     tg_arena_deinit(&a->arena);
     tg_mem_free(a);
 }
@@ -261,10 +270,9 @@ tg_status tg_artifact_verify(const tg_artifact *a, tg_err *e)
 {
     /* Opening hashed the rest, but that may be long ago. */
     const tg_map *const maps[] = {
-        [FILE_PROGRAM] = &a->program_map,
-        [FILE_WEIGHTS] = &a->weights_map,
-        [FILE_TOKENIZER] = &a->tokenizer_map,
-        [FILE_TEMPLATE] = &a->template_map,
+        [FILE_PROGRAM] = &a->program_map,     [FILE_WEIGHTS] = &a->weights_map,
+        [FILE_TOKENIZER] = &a->tokenizer_map, [FILE_TEMPLATE] = &a->template_map,
+        [FILE_TEMPLATES] = &a->templates_map,
     };
     for (size_t i = 0; i < TG_COUNT(maps); i++) {
         if (!json_object_get(json_object_get(a->json, "files"), files[i].name)) continue;

@@ -7,7 +7,8 @@
  *   program.bin      tg_program
  *   weights.0.bin    packed weights of rank 0 (weights.1.bin ... later)
  *   tokenizer.bin    compiled tokenizer, absent when the checkpoint has none
- *   template.jinja   chat template, absent when the checkpoint has none
+ *   template.jinja   default chat template, absent when the checkpoint has none
+ *   templates.json   further chat templates by name, absent when the checkpoint has none
  *   defaults.json    what generation_config.json said: sampling defaults, stop ids
  *
  * Opening maps; it checks the version, the names and sizes of all files, and the checksums of all
@@ -29,7 +30,7 @@ typedef struct tg_artifact {
     json_t *json;     /* artifact.json */
     json_t *defaults; /* defaults.json; an empty object when absent */
     tg_program program;
-    tg_map program_map, weights_map, tokenizer_map, template_map;
+    tg_map program_map, weights_map, tokenizer_map, template_map, templates_map;
     tg_arena arena;
 } tg_artifact;
 

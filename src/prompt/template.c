@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum {
-    MAX_SOURCE_BYTES = 256 * 1024, /* the longest template in use has about 30 KiB */
     DEFAULT_STEPS = 4000000,
     DEFAULT_OUTPUT_BYTES = 8 << 20,
     DEFAULT_MEMORY_BYTES = 24 << 20,
@@ -34,9 +33,9 @@ static bool copy_source(tg_template *t, tg_str source)
 tg_status tg_template_load(tg_template **out, tg_str source, tg_err *e)
 {
     *out = NULL;
-    if (source.len > MAX_SOURCE_BYTES)
+    if (source.len > TG_TEMPLATE_MAX_BYTES)
         return tg_fail(e, TG_E_LIMIT, "a template of %zu bytes is longer than the limit of %d",
-                       source.len, MAX_SOURCE_BYTES);
+                       source.len, TG_TEMPLATE_MAX_BYTES);
     size_t invalid = tg_utf8_find_invalid(source);
     if (invalid < source.len)
         return tg_fail(e, TG_E_CORRUPT, "the template is not UTF-8 at byte %zu", invalid);

@@ -17,7 +17,9 @@
 
 typedef struct tg_template tg_template;
 
-/* Parses `source`, which is copied (at most 256 KiB). TG_E_CORRUPT for broken syntax,
+enum { TG_TEMPLATE_MAX_BYTES = 256 * 1024 }; /* the longest template in use has about 40 KiB */
+
+/* Parses `source`, which is copied (at most TG_TEMPLATE_MAX_BYTES). TG_E_CORRUPT for broken syntax,
  * TG_E_UNSUPPORTED for what is well formed but not built; the message says line and column. */
 TG_MUST_USE tg_status tg_template_load(tg_template **out, tg_str source, tg_err *e);
 void tg_template_free(tg_template *t); /* accepts NULL */

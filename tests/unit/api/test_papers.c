@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 Which chat templates a checkpoint brings, and which of two
+ * wins: the rules of transformers 5.24 (PreTrainedTokenizerBase._from_pretrained), and GGUF's keys
+ * as llama.cpp's converter writes them. */
+#include "api/papers.h"
+#include "check.h"
+#include "format_files.h"
+
+#include <stdio.h>
+
+typedef struct place {
+    const char *dir;
+    int64_t alive;
+} place;
+
+static place begin(void)
+{
+    begin_log();
+    return (place){make_folder(), tg_mem_n_alive()};
+}
+
+static void end(place p)
+{
+    assert_int_equal(tg_mem_n_alive(), p.alive);
+    remove_folder(p.dir);
+}
+
+/* A folder with a config and one tensor. */
+static place begin_folder(void)
+{
+    place p = begin();
+    tg_buf b = {0};
+    put_safetensors(&b, "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4);
+    save_buf(p.dir, "model.safetensors", &b);
+    save_text(p.dir, "config.json", "{\"model_type\":\"llama\"}");
+    return p;
+}
+
+/* A file with one tensor and these texts. */
+static const char *save_gguf(const char *dir, const char *const (*kvs)[2], size_t n)
+{
+    static const uint64_t dims[] = {4};
+    tg_buf b = {0};
+    put_header(&b, 3, 1, n + 1);
+    put_kv_str(&b, "general.architecture", "llama");
+    for (size_t i = 0; i < n; i++)
+        put_kv_str(&b, kvs[i][0], kvs[i][1]);
+    put_tensor(&b, "a", 1, dims, GGUF_F32, 0);
+    put_padding(&b, 32);
+    put_zeros(&b, 16);
+    return save_buf(dir, "m.gguf", &b);
+}
+
+static tg_status read_papers(tg_papers *p, const char *path, tg_err *e)
+{
+    tg_checkpoint *c = NULL;
+    *e = (tg_err){0};
+    if (tg_checkpoint_open(&c, path, e) != TG_OK) fail_msg("%s", e->msg);
+    tg_status s = tg_papers_read(p, c, e);
+    tg_checkpoint_close(c);
+    return s;
+}
+
+/* `named` is JSON on one line, or "". */
+static void assert_templates(const char *path, const char *chat, const char *named)
+{
+    tg_papers p;
+    tg_err e;
+    tg_buf line = {0};
+    json_t *v = NULL;
+    if (read_papers(&p, path, &e) != TG_OK) fail_msg("%s", e.msg);
+    assert_string_equal(tg_buf_cstr(&p.chat), chat);
+    if (p.named.len) {
+        assert_int_equal(tg_json_parse(&v, tg_buf_str(&p.named), "named", &e), TG_OK);
+        assert_int_equal(tg_json_print(&line, v, 0, &e), TG_OK);
+    }
+    assert_string_equal(tg_buf_cstr(&line), named);
+    json_decref(v);
+    tg_buf_deinit(&line);
+    tg_papers_deinit(&p);
+}
+
+static void assert_refused(const char *path, const char *words)
+{
+    tg_papers p;
+    tg_err e;
+    assert_int_not_equal(read_papers(&p, path, &e), TG_OK);
+    assert_says(&e, words);
+}
+
+static void a_template_of_the_config_is_the_default(void **state)
+{
+    (void)state;
+    place p = begin_folder();
+    assert_templates(p.dir, "", "");
+    save_text(p.dir, "tokenizer_config.json", "{\"chat_template\": \"config é\"}");
+    assert_templates(p.dir, "config é", "");
+    save_text(p.dir, "tokenizer_config.json",
+              "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"T\"}, "
+              "{\"name\": \"default\", \"template\": \"D\"}]}");
+    assert_templates(p.dir, "D", "{\"tool_use\": \"T\"}");
+    save_text(p.dir, "tokenizer_config.json", "{\"chat_template\": null}");
+    assert_templates(p.dir, "", "");
+    end(p);
+}
+
+static void files_win_over_the_config(void **state)
+{
+    (void)state;
+    place p = begin_folder();
+    save_text(p.dir, "tokenizer_config.json",
+              "{\"chat_template\": [{\"name\": \"default\", \"template\": \"D\"}, "
+              "{\"name\": \"old\", \"template\": \"O\"}]}");
+    save_text(p.dir, "additional_chat_templates/rag.jinja", "R");
+    assert_templates(p.dir, "D", "{\"rag\": \"R\"}");
+    save_text(p.dir, "additional_chat_templates/tool_use.jinja", "T");
+    save_text(p.dir, "additional_chat_templates/notes.md", "no template");
+    save_text(p.dir, "chat_template.jinja", "J\n");
+    assert_templates(p.dir, "J\n", "{\"rag\": \"R\", \"tool_use\": \"T\"}");
+    end(p);
+}
+
+static void the_file_of_processors_counts_where_nothing_else_does(void **state)
+{
+    (void)state;
+    place p = begin_folder();
+    save_text(p.dir, "chat_template.json", "{\"chat_template\": \"P\"}");
+    assert_templates(p.dir, "P", "");
+    save_text(p.dir, "tokenizer_config.json", "{\"chat_template\": \"config\"}");
+    assert_templates(p.dir, "config", "");
+    end(p);
+}
+
+static void gguf_keeps_templates_under_keys_of_their_names(void **state)
+{
+    (void)state;
+    static const char *const kvs[][2] = {
+        {"tokenizer.chat_template.tool_use", "T"},
+        {"tokenizer.chat_template", "D"},
+        {"tokenizer.chat_template.rag", "R"},
+    };
+    place p = begin();
+    const char *path = save_gguf(p.dir, kvs, TG_COUNT(kvs));
+    assert_templates(path, "D", "{\"tool_use\": \"T\", \"rag\": \"R\"}");
+    path = save_gguf(p.dir, kvs, 1);
+    assert_templates(path, "", "{\"tool_use\": \"T\"}");
+    path = save_gguf(p.dir, NULL, 0);
+    assert_templates(path, "", "");
+    end(p);
+}
+
+static void a_template_that_cannot_be_used_is_said_and_the_model_stays(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"{% if x %}", "{{ x|no_such_filter }}"};
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        place p = begin_folder();
+        save_text(p.dir, "chat_template.jinja", rows[i]);
+        assert_templates(p.dir, rows[i], "");
+        if (!strstr(test_log, "chat template 'default': template line 1, column") ||
+            !strstr(test_log, "the model continues text, and chat refuses"))
+            fail_msg("%s", test_log);
+        end(p);
+    }
+    place p = begin_folder();
+    save_text(p.dir, "chat_template.jinja", "");
+    assert_templates(p.dir, "", "");
+    end(p);
+}
+
+static void what_is_no_template_is_refused(void **state)
+{
+    (void)state;
+    place p = begin_folder();
+    save_text(p.dir, "tokenizer_config.json", "{\"chat_template\": 5}");
+    assert_refused(p.dir,
+                   "tokenizer_config.json: key 'chat_template' is neither a text nor a list");
+    save_text(p.dir, "tokenizer_config.json", "{\"chat_template\": [{\"name\": \"x\"}]}");
+    assert_refused(p.dir, "chat_template[0] is no object with a \"name\" and a \"template\"");
+    save_text(p.dir, "tokenizer_config.json",
+              "{\"chat_template\": [{\"name\": \"\", \"template\": \"x\"}]}");
+    assert_refused(p.dir, "a chat template has a name of 0 bytes");
+    save_file(p.dir, "chat_template.jinja", "a\xff", 2);
+    assert_refused(p.dir,
+                   "chat_template.jinja: the chat template 'default' is not UTF-8 at byte 1");
+    size_t n = 64u << 20;
+    char *big = calloc(1, n);
+    memset(big, 'x', n);
+    save_file(p.dir, "chat_template.jinja", big, n);
+    free(big);
+    assert_refused(p.dir, "of 67108864 bytes is longer than the limit of 262144");
+    end(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_template_of_the_config_is_the_default),
+        cmocka_unit_test(files_win_over_the_config),
+        cmocka_unit_test(the_file_of_processors_counts_where_nothing_else_does),
+        cmocka_unit_test(gguf_keeps_templates_under_keys_of_their_names),
+        cmocka_unit_test(a_template_that_cannot_be_used_is_said_and_the_model_stays),
+        cmocka_unit_test(what_is_no_template_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
