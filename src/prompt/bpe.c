@@ -212,20 +212,47 @@ static void emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t be
         tg_spans_push(s->spans, v->base + begin, v->base + end);
 }
 
-/* A character that only merges know and that no merge took: its bytes, or unknown. */
-static void emit_symbol(tg_tok_scratch *s, const tg_tok_view *v, const tg_bpe_symbol *y)
+/* What a word's symbols become, and whether the last one was an unknown character. */
+typedef struct emitter {
+    tg_tok_scratch *s;
+    const tg_tok_view *v;
+    bool is_unknown;
+} emitter;
+
+/* Of unknown characters in a row the first gets the id, where the file wants them fused. */
+static void emit_unknown(emitter *x, int32_t begin, int32_t end)
 {
-    const tg_tokenizer *t = s->t;
+    const tg_tok_header *h = x->s->t->h;
+    bool joins = x->is_unknown && h->flags & TG_TOK_FUSE_UNK;
+    x->is_unknown = true;
+    if (!joins) {
+        emit(x->s, x->v, h->unk_id, begin, end);
+    } else if (x->s->spans && x->s->spans->len) {
+        const tg_span *o = x->v->origin;
+        x->s->spans->ptr[x->s->spans->len - 1].end = o ? o[end - 1].end : x->v->base + end;
+    }
+}
+
+/* A character that only merges know and that no merge took is spelled in bytes, or unknown. */
+static void emit_symbol(emitter *x, const tg_bpe_symbol *y)
+{
+    const tg_tokenizer *t = x->s->t;
     if (y->id < t->h->n_vocab) {
-        emit(s, v, y->id, y->begin, y->end);
+        if (y->id == t->h->unk_id && t->h->n_symbols > t->h->n_vocab) {
+            emit_unknown(x, y->begin, y->end);
+            return;
+        }
+        emit(x->s, x->v, y->id, y->begin, y->end);
+        x->is_unknown = false;
         return;
     }
     for (int32_t i = y->begin; i < y->end; i++) {
-        int32_t id = t->byte_ids[(uint8_t)v->ptr[i]];
-        if ((uint32_t)id < (uint32_t)t->h->n_vocab)
-            emit(s, v, id, i, i + 1);
-        else if (t->h->unk_id >= 0) {
-            emit(s, v, t->h->unk_id, y->begin, y->end);
+        int32_t id = t->byte_ids[(uint8_t)x->v->ptr[i]];
+        if ((uint32_t)id < (uint32_t)t->h->n_vocab) {
+            emit(x->s, x->v, id, i, i + 1);
+            x->is_unknown = false;
+        } else if (t->h->unk_id >= 0) {
+            emit_unknown(x, y->begin, y->end);
             return;
         }
     }
@@ -241,8 +268,9 @@ tg_status tg_bpe_merge(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg
         TG_TRY(merge_by_queue(s, y.n, e));
     else if (y.n > 1)
         merge_by_scan(s);
+    emitter x = {s, v, false};
     for (int32_t i = y.n ? 0 : -1; i >= 0; i = s->symbols[i].next)
-        emit_symbol(s, v, &s->symbols[i]);
+        emit_symbol(&x, &s->symbols[i]);
     return TG_OK;
 }
 

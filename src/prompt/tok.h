@@ -23,6 +23,21 @@
 TG_MUST_USE tg_status tg_tokenizer_compile_json(tg_buf *blob, tg_str json, tg_str config,
                                                 tg_err *e);
 
+/* The small files beside a vocabulary that says nothing of these itself; empty: absent. */
+typedef struct tg_tokenizer_texts {
+    tg_str config;             /* tokenizer_config.json */
+    tg_str special_tokens_map; /* special_tokens_map.json */
+    tg_str added_tokens;       /* added_tokens.json, where the config has no added_tokens_decoder */
+} tg_tokenizer_texts;
+
+/* Appends the blob made of a SentencePiece model, the file that is mostly called tokenizer.model.
+ * Ids are those of the sentencepiece library; added tokens, and what stands around a text, are
+ * those of transformers' Llama tokenizer: "legacy" of the config says whether each text between
+ * added tokens begins with a blank (true, as when it is absent) or only the first. */
+TG_MUST_USE tg_status tg_tokenizer_compile_sentencepiece(tg_buf *blob, tg_str model,
+                                                         const tg_tokenizer_texts *texts,
+                                                         tg_err *e);
+
 /* A yes-or-no key of a file that may be absent. */
 typedef enum tg_given { TG_GIVEN_ABSENT = 0, TG_GIVEN_FALSE, TG_GIVEN_TRUE } tg_given;
 

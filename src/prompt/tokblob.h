@@ -132,7 +132,7 @@ typedef enum tg_tok_op {
     TG_TOK_LOWERCASE,
     TG_TOK_STRIP_ACCENTS,
     TG_TOK_TRIM,          /* x: left, y: right */
-    TG_TOK_PREPEND,       /* a, unless the text is empty */
+    TG_TOK_PREPEND,       /* a, unless the text is empty; x: tg_tok_lead */
     TG_TOK_REPLACE,       /* a by b */
     TG_TOK_REPLACE_REGEX, /* matches of a by b */
     TG_TOK_LEAD,          /* a before each word that does not begin with it; x: tg_tok_lead */

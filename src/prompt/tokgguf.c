@@ -5,21 +5,21 @@
  * words (tokenizer.ggml.pre). Both are rows of tables; a name without a row is refused, since a
  * near miss gives ids that are slightly wrong and no error at all.
  *
- * "llama" is SentencePiece's BPE: of all neighbours that together are a token, join those with the
- * best score. Written out as merges it is the same as any other BPE: each way to cut a token in
- * two tokens is a merge, ranked by the score of the whole. */
+ * "llama" is SentencePiece's BPE, whose pieces and scores tokpieces.c knows. */
 #include "prompt/tokparts.h"
+#include "prompt/tokpieces.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* tokenizer.ggml.token_type */
-enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE_BYTE };
-
-static int32_t type_of(const tg_gguf_vocab *v, int32_t id)
+static tg_tok_pieces pieces_of(const tg_gguf_vocab *v)
 {
-    return v->types ? v->types[id] : TYPE_NORMAL;
+    return (tg_tok_pieces){.texts = v->tokens,
+                           .scores = v->scores,
+                           .types = v->types,
+                           .n = v->n_tokens,
+                           .type_key = "tokenizer.ggml.token_type",
+                           .score_key = "tokenizer.ggml.scores"};
 }
 
 /* ---- ways to cut words
@@ -146,33 +146,7 @@ static tg_status find_pre(const tg_gguf_vocab *v, size_t *out, tg_err *e)
         copy, near ? "; the nearest known is " : "", near ? near : "");
 }
 
-/* ---- tokens */
-
-/* Types decide what a token takes part in; spellings never do. */
-static tg_status add_tokens(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
-{
-    for (int32_t i = 0; i < v->n_tokens; i++) {
-        int32_t type = type_of(v, i);
-        if (type < TYPE_NORMAL || type > TYPE_BYTE)
-            return tg_fail(e, TG_E_CORRUPT,
-                           "tokenizer.ggml.token_type of token %" PRId32 " is %" PRId32
-                           "; known are 1 to 6",
-                           i, type);
-        size_t bad = tg_utf8_find_invalid(v->tokens[i]);
-        if (bad < v->tokens[i].len)
-            return tg_fail(e, TG_E_CORRUPT, "token %" PRId32 " is not UTF-8 at byte %zu", i, bad);
-        /* What the model may make of text: not control tokens, whose spelling in a text is text. */
-        bool is_text = type == TYPE_NORMAL || type == TYPE_USER || type == TYPE_UNUSED;
-        uint16_t flags = is_text ? TG_TOK_IS_MODEL : 0;
-        if (type == TYPE_CONTROL || type == TYPE_UNKNOWN) flags |= TG_TOKEN_SPECIAL;
-        TG_TRY(tg_tok_build_add_token(b, i, v->tokens[i], flags, e));
-        if (type != TYPE_CONTROL && type != TYPE_USER && type != TYPE_UNKNOWN) continue;
-        b->entries[i].flags |= TG_TOKEN_ADDED;
-        uint32_t added = type == TYPE_USER ? 0 : TG_TOK_ADDED_SPECIAL;
-        if (v->tokens[i].len) TG_TRY(tg_tok_build_add_added(b, v->tokens[i], i, added, e));
-    }
-    return tg_tok_build_index(b, e);
-}
+/* ---- special ids */
 
 /* As 64 bits, so that 0xffffffff, which some writers mean as "none", is named in the message. */
 static tg_status set_id(const tg_gguf_vocab *v, const char *key, int64_t id, int32_t *out,
@@ -253,6 +227,7 @@ static tg_status add_listed_merges(tg_tok_build *b, const tg_gguf_vocab *v, tg_e
 
 static tg_status build_byte_level(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
 {
+    tg_tok_pieces p = pieces_of(v);
     size_t k = 0;
     TG_TRY(find_pre(v, &k, e));
     if (v->pre.len == 0) b->h.warnings |= 1u << TG_TOK_WARN_PRE_ABSENT;
@@ -267,7 +242,7 @@ static tg_status build_byte_level(tg_tok_build *b, const tg_gguf_vocab *v, tg_er
         if (pre_tokenizers[k].patterns[i])
             TG_TRY(tg_tok_add_split(b, tg_str_from_cstr(pre_tokenizers[k].patterns[i]),
                                     TG_TOK_ISOLATED, false, e));
-    TG_TRY(add_tokens(b, v, e));
+    TG_TRY(tg_tok_pieces_declare(b, &p, e));
     TG_TRY(add_listed_merges(b, v, e));
     TG_TRY(tg_tok_build_map_bytes(b, e));
     if (pre_tokenizers[k].ignores_merges) b->h.flags |= TG_TOK_IGNORE_MERGES;
@@ -275,50 +250,18 @@ static tg_status build_byte_level(tg_tok_build *b, const tg_gguf_vocab *v, tg_er
     /* Normal tokens print the bytes they spell; the others are spelled as they print. */
     for (int32_t i = 0; i < b->n_entries; i++)
         if (b->entries[i].key.ptr && (b->entries[i].flags & TG_TOK_IS_MODEL) &&
-            type_of(v, i) != TYPE_USER)
+            tg_tok_piece_type(&p, i) != TG_PIECE_USER)
             b->entries[i].piece = b->entries[i].key;
     return add_affixes(b, v, pre_tokenizers[k].adds_bos, e);
 }
 
 /* ---- the SentencePiece alphabet: U+2581 for blanks, <0x..> for bytes */
 
-static const tg_str mark = {"\xe2\x96\x81", 3};
-
-static tg_str without_marks(tg_tok_build *b, tg_str text)
-{
-    char *s = tg_arena_alloc(&b->arena, text.len + 1);
-    size_t n = 0;
-    for (size_t i = 0; s && i < text.len;) {
-        bool is_mark = tg_str_has_prefix((tg_str){text.ptr + i, text.len - i}, mark);
-        s[n++] = is_mark ? ' ' : text.ptr[i];
-        i += is_mark ? mark.len : 1;
-    }
-    return (tg_str){s, n};
-}
-
-/* Pieces and byte tokens. Without types, the spelling <0x..> alone says what a byte token is. */
-static tg_status add_marked_pieces(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
+/* The pieces as SentencePiece made them; bytes are one stream of UTF-8, as llama.cpp prints it. */
+static tg_status add_pieces(tg_tok_build *b, const tg_tok_pieces *p, tg_err *e)
 {
     int n_bytes = 0;
-    for (int32_t i = 0; i < b->n_entries; i++) {
-        tg_tok_entry *x = &b->entries[i];
-        int32_t type = type_of(v, i);
-        int byte = type == TYPE_BYTE || !v->types ? tg_tok_parse_byte(x->text) : -1;
-        if (type == TYPE_BYTE && byte < 0)
-            return tg_fail(e, TG_E_CORRUPT,
-                           "token %" PRId32 " '%.*s' is a byte by its type and not spelled <0x..>",
-                           i, (int)TG_MIN(x->text.len, (size_t)80), x->text.ptr);
-        if (byte >= 0) {
-            char c = (char)byte;
-            x->piece = tg_tok_build_copy(b, (tg_str){&c, 1});
-            x->flags = (uint16_t)((x->flags & ~TG_TOK_IS_MODEL) | TG_TOKEN_BYTE);
-            n_bytes += b->byte_ids[byte] < 0;
-            b->byte_ids[byte] = i;
-        } else if (type == TYPE_NORMAL || type == TYPE_UNUSED) {
-            x->piece = without_marks(b, x->text);
-        }
-        if (!x->piece.ptr) return tg_fail_nomem(e, x->text.len, "compiling a tokenizer");
-    }
+    TG_TRY(tg_tok_pieces_mark(b, p, &n_bytes, e));
     b->h.flags |= TG_TOK_BYTE_FALLBACK | TG_TOK_LOSSY_BYTES;
     b->may_cut = n_bytes == 256;
     b->h.unk_id = b->h.unk_name_id;
@@ -333,114 +276,34 @@ static tg_status add_mark_steps(tg_tok_build *b, bool has_lead, tg_err *e)
         b->h.n_left = 1;
         b->h.left_cp = ' ';
     }
-    return tg_tok_build_add_step(b, false, (tg_tok_step){.op = TG_TOK_REPLACE}, TG_STR(" "), mark,
-                                 e);
+    return tg_tok_build_add_step(b, false, (tg_tok_step){.op = TG_TOK_REPLACE}, TG_STR(" "),
+                                 tg_piece_mark, e);
 }
 
-/* ---- merges made of scores */
+/* ---- merges made of scores: model "llama" */
 
-typedef struct scored {
-    float score;
-    int32_t id;
-} scored;
-
-static int compare_scores(const void *a, const void *b)
-{
-    const scored *x = a, *y = b;
-    if (x->score != y->score) return x->score > y->score ? -1 : 1;
-    return x->id < y->id ? -1 : 1;
-}
-
-/* Ranks by falling score; equal scores get equal ranks, so that the leftmost pair wins. */
-static tg_status rank_scores(tg_tok_build *b, const tg_gguf_vocab *v, int32_t **out, tg_err *e)
-{
-    scored *order = TG_ARENA_ARRAY(&b->arena, scored, v->n_tokens);
-    int32_t *rank = TG_ARENA_ARRAY(&b->arena, int32_t, v->n_tokens);
-    if (!order || !rank)
-        return tg_fail_nomem(e, (size_t)v->n_tokens * sizeof *order, "the scores of tokens");
-    for (int32_t i = 0; i < v->n_tokens; i++) {
-        order[i] = (scored){v->scores[i], i};
-        if (v->scores[i] != v->scores[i])
-            return tg_fail(e, TG_E_CORRUPT, "tokenizer.ggml.scores[%" PRId32 "] is not a number",
-                           i);
-    }
-    qsort(order, (size_t)v->n_tokens, sizeof *order, compare_scores);
-    for (int32_t i = 1; i < v->n_tokens; i++)
-        rank[order[i].id] = rank[order[i - 1].id] + (order[i].score < order[i - 1].score);
-    *out = rank;
-    return TG_OK;
-}
-
-/* Characters that occur only inside tokens become symbols, for the merges that need them. */
-static tg_status add_symbols(tg_tok_build *b, tg_err *e)
-{
-    enum { N_CODE_POINTS = 0x110000 };
-    uint32_t *seen = TG_ARENA_ARRAY(&b->arena, uint32_t, N_CODE_POINTS / 32);
-    if (!seen) return tg_fail_nomem(e, N_CODE_POINTS / 8, "compiling a tokenizer");
-    b->h.n_vocab = b->n_entries;
-    for (int32_t i = 0; i < b->h.n_vocab; i++) {
-        tg_str text = b->entries[i].text;
-        if (!(b->entries[i].flags & TG_TOK_IS_MODEL)) continue;
-        int32_t cp;
-        for (size_t k = 0, n; k < text.len; k += n) {
-            n = (size_t)tg_utf8_decode(text.ptr + k, text.len - k, &cp);
-            if (seen[cp >> 5] >> (cp & 31) & 1) continue;
-            seen[cp >> 5] |= 1u << (cp & 31);
-            tg_str c = {text.ptr + k, n};
-            if (tg_tok_build_find(b, c) < 0)
-                TG_TRY(tg_tok_build_add_token(b, b->n_entries, c, TG_TOK_IS_SYMBOL, e));
-        }
-    }
-    return tg_tok_build_index(b, e);
-}
-
-/* Each cut of each token between characters where both parts are tokens: counted, and added as a
- * merge once `rank` is known. */
-static size_t visit_cuts(tg_tok_build *b, const int32_t *rank)
-{
-    size_t n = 0;
-    for (int32_t i = 0; i < b->h.n_vocab; i++) {
-        tg_str text = b->entries[i].text;
-        if (!(b->entries[i].flags & TG_TOK_IS_MODEL)) continue;
-        for (size_t k = 1; k < text.len; k++) {
-            if (((unsigned char)text.ptr[k] & 0xc0) == 0x80) continue;
-            int32_t l = tg_tok_build_find(b, (tg_str){text.ptr, k});
-            if (l < 0) continue;
-            int32_t r = tg_tok_build_find(b, (tg_str){text.ptr + k, text.len - k});
-            if (r < 0) continue;
-            n++;
-            if (rank) tg_tok_build_add_merge(b, l, r, rank[i], i);
-        }
-    }
-    return n;
-}
-
-/* SentencePiece. The index is made again twice, since byte tokens leave it and symbols enter. */
 static tg_status build_scored(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
 {
-    int32_t *rank = NULL;
+    tg_tok_pieces p = pieces_of(v);
     if (!v->scores)
         return tg_fail(e, TG_E_CORRUPT,
                        "tokenizer.ggml.model is 'llama' and tokenizer.ggml.scores is absent");
     TG_TRY(add_mark_steps(b, v->add_space_prefix != TG_GIVEN_FALSE, e));
-    TG_TRY(add_tokens(b, v, e));
-    TG_TRY(add_marked_pieces(b, v, e));
-    TG_TRY(tg_tok_build_index(b, e)); /* byte tokens are no longer of the model */
-    TG_TRY(add_symbols(b, e));
-    TG_TRY(rank_scores(b, v, &rank, e));
-    TG_TRY(tg_tok_build_begin_merges(b, visit_cuts(b, NULL), e));
-    visit_cuts(b, rank);
+    TG_TRY(tg_tok_pieces_declare(b, &p, e));
+    TG_TRY(add_pieces(b, &p, e));
+    TG_TRY(tg_tok_pieces_merge(b, &p, e));
     return add_affixes(b, v, true, e);
 }
 
 /* Gemma 4: listed merges over marked text, cut between lines. */
 static tg_status build_marked(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
 {
+    tg_tok_pieces p = pieces_of(v);
     TG_TRY(add_mark_steps(b, false, e));
     TG_TRY(tg_tok_add_split(b, TG_STR("[^\\n]+|\\n+"), TG_TOK_ISOLATED, false, e));
-    TG_TRY(add_tokens(b, v, e));
+    TG_TRY(tg_tok_pieces_declare(b, &p, e));
     TG_TRY(add_listed_merges(b, v, e));
-    TG_TRY(add_marked_pieces(b, v, e));
+    TG_TRY(add_pieces(b, &p, e));
     return add_affixes(b, v, true, e);
 }
 

@@ -4,7 +4,7 @@
  * The file is read strictly: a key that is not known may change ids, so it is refused. "truncation"
  * and "padding" are for training and batches of equal length, "version" has had one value; they
  * are accepted and not obeyed. */
-#include "base/log.h"
+#include "prompt/tokconfig.h"
 #include "prompt/tokparts.h"
 
 #include <inttypes.h>
@@ -278,74 +278,10 @@ static tg_status add_all_added(tg_tok_build *b, const json_t *root, tg_err *e)
     return TG_OK;
 }
 
-/* ---- tokenizer_config.json */
-
-/* bos_token and its like: a string, an object with "content", or null. */
-static tg_status find_named(const tg_tok_build *b, const json_t *config, const char *key,
-                            int32_t *out, tg_err *e)
-{
-    const json_t *v = json_object_get(config, key);
-    if (json_is_object(v)) v = json_object_get(v, "content");
-    if (!v || json_is_null(v)) return TG_OK;
-    if (!json_is_string(v))
-        return tg_fail(e, TG_E_CORRUPT, "tokenizer_config.json: %s is not a token", key);
-    tg_str name = {json_string_value(v), json_string_length(v)};
-    for (int32_t i = 0; i < b->n_added; i++)
-        if (tg_str_is_equal(b->added[i].content, name)) {
-            *out = b->added[i].id;
-            return TG_OK;
-        }
-    int32_t id = tg_tok_build_find(b, name);
-    if (id >= 0) {
-        *out = id;
-        return TG_OK;
-    }
-    return tg_fail(e, TG_E_CORRUPT, "tokenizer_config.json: %s '%.*s' is not in the vocabulary",
-                   key, (int)TG_MIN(name.len, (size_t)100), name.ptr);
-}
-
-/* Adds or takes away one id at the front or the end, unless it is as wanted already. */
-static tg_status put_affix(tg_tok_build *b, bool is_front, int32_t id, bool wanted, tg_err *e)
-{
-    tg_ids *list = is_front ? &b->prefix : &b->suffix;
-    size_t at = is_front ? 0 : list->len - 1;
-    bool has = list->len && list->ptr[at] == id;
-    if (id < 0 || has == wanted) return TG_OK;
-    if (wanted) {
-        tg_ids_push(list, id);
-        for (size_t i = list->len - 1; is_front && i > 0 && !list->is_failed; i--) {
-            list->ptr[i] = list->ptr[i - 1];
-            list->ptr[i - 1] = id;
-        }
-    } else {
-        memmove(list->ptr + at, list->ptr + at + 1, (list->len - at - 1) * sizeof *list->ptr);
-        list->len--;
-    }
-    return tg_ids_check(list, e);
-}
-
-/* These keys stand above the post-processor, as in transformers' fast Llama tokenizer. A BOS that a
- * template writes and one from here are two; keeping one is the business of the caller, who knows
- * where a text comes from. */
-static tg_status apply_config(tg_tok_build *b, const json_t *config, tg_err *e)
-{
-    static const char name[] = "tokenizer_config.json";
-    bool adds = false, is_present = false;
-    TG_TRY(find_named(b, config, "bos_token", &b->h.bos_id, e));
-    TG_TRY(find_named(b, config, "eos_token", &b->h.eos_id, e));
-    TG_TRY(find_named(b, config, "pad_token", &b->h.pad_id, e));
-    if (b->h.unk_name_id < 0) TG_TRY(find_named(b, config, "unk_token", &b->h.unk_name_id, e));
-    TG_TRY(tg_json_get_bool(config, "add_bos_token", &adds, &is_present, name, e));
-    if (is_present) TG_TRY(put_affix(b, true, b->h.bos_id, adds, e));
-    TG_TRY(tg_json_get_bool(config, "add_eos_token", &adds, &is_present, name, e));
-    if (is_present) TG_TRY(put_affix(b, false, b->h.eos_id, adds, e));
-    return TG_OK;
-}
-
 /* ---- all of it */
 
 /* The byte alphabet is known from the pre-tokenizer before the model is read. */
-static tg_status build(tg_tok_build *b, const json_t *root, const json_t *config, tg_err *e)
+static tg_status build(tg_tok_build *b, const json_t *root, const tg_tok_config *config, tg_err *e)
 {
     static const char *const known[] = {"version",        "truncation", "padding",
                                         "added_tokens",   "normalizer", "pre_tokenizer",
@@ -364,20 +300,21 @@ static tg_status build(tg_tok_build *b, const json_t *root, const json_t *config
     TG_TRY(tg_tok_add_decoder(b, json_object_get(root, "decoder"), &at, e));
     at = tg_tok_place_under(&top, "post_processor", -1);
     TG_TRY(tg_tok_add_post_processor(b, json_object_get(root, "post_processor"), &at, e));
-    return config ? apply_config(b, config, e) : TG_OK;
+    return tg_tok_config_apply(b, config, e);
 }
 
 tg_status tg_tokenizer_compile_json(tg_buf *blob, tg_str json, tg_str config, tg_err *e)
 {
-    json_t *root = NULL, *settings = NULL;
+    json_t *root = NULL;
+    tg_tok_config settings = {0};
     tg_tok_build b;
     tg_tok_build_init(&b);
     tg_status s = tg_json_parse(&root, json, file_name, e);
-    if (s == TG_OK && config.len) s = tg_json_parse(&settings, config, "tokenizer_config.json", e);
-    if (s == TG_OK) s = build(&b, root, settings, e);
+    if (s == TG_OK) s = tg_tok_config_init(&settings, &(tg_tokenizer_texts){.config = config}, e);
+    if (s == TG_OK) s = build(&b, root, &settings, e);
     if (s == TG_OK) s = tg_tok_build_finish(&b, blob, e);
     json_decref(root);
-    json_decref(settings);
+    tg_tok_config_deinit(&settings);
     tg_tok_build_deinit(&b);
     return s;
 }

@@ -230,10 +230,17 @@ static tg_status run_trim(rewrite *r, tg_span w)
     return TG_OK;
 }
 
+/* "First" means the word that begins the input, not each text between added tokens. */
+static bool is_led(const rewrite *r, tg_span w)
+{
+    return r->step->x == TG_TOK_LEAD_ALWAYS ||
+           origin_of(r->v, (size_t)w.begin, (size_t)w.end).begin == 0;
+}
+
 static tg_status run_prepend(rewrite *r, tg_span w)
 {
     if (w.begin == w.end) return TG_OK;
-    put(r->dst, r->v, (size_t)w.begin, (size_t)w.begin, r->a.ptr, r->a.len);
+    if (is_led(r, w)) put(r->dst, r->v, (size_t)w.begin, (size_t)w.begin, r->a.ptr, r->a.len);
     keep(r->dst, r->v, (size_t)w.begin, (size_t)w.end);
     return TG_OK;
 }
@@ -305,12 +312,10 @@ static tg_status run_replace_regex(rewrite *r, tg_span w)
     return TG_OK;
 }
 
-/* "First" means the word that begins the input, not each text between added tokens. */
 static tg_status run_lead(rewrite *r, tg_span w)
 {
     tg_str word = {r->v->ptr + w.begin, (size_t)(w.end - w.begin)};
-    bool is_first = origin_of(r->v, (size_t)w.begin, (size_t)w.end).begin == 0;
-    if (!tg_str_has_prefix(word, r->a) && (r->step->x == TG_TOK_LEAD_ALWAYS || is_first))
+    if (!tg_str_has_prefix(word, r->a) && is_led(r, w))
         put(r->dst, r->v, (size_t)w.begin, (size_t)w.begin, r->a.ptr, r->a.len);
     keep(r->dst, r->v, (size_t)w.begin, (size_t)w.end);
     return TG_OK;
