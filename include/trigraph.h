@@ -125,6 +125,7 @@ typedef struct tg_tokenize_options {
     /* Fill `ranges`. What the tokenizer adds has an empty one, an id that is part of a character
      * some of its bytes or all; bytes that a normalizer drops are in none. */
     bool has_ranges;
+    int32_t n_threads; /* of a batch: 1 to 256; 0: as tg_engine_options */
 } tg_tokenize_options;
 
 /* `text` is UTF-8, at most 2^30 - 1 bytes; what is not UTF-8 is refused with the byte's offset. `o`
@@ -132,6 +133,13 @@ typedef struct tg_tokenize_options {
 TG_CHECKED_API tg_status tg_text_tokenize(tg_tokens *out, const tg_text *t, const char *text,
                                           size_t n_bytes, const tg_tokenize_options *o, tg_err *e);
 TG_API void tg_tokens_deinit(tg_tokens *x);
+/* The same of many texts over threads: out[i] is of texts[i], n_bytes[i] long; results do not
+ * depend on the number of threads. The error is that of the first text that has one, with its index
+ * in front, and then every out[i] is {0}. */
+TG_CHECKED_API tg_status tg_text_tokenize_batch(tg_tokens *out, const tg_text *t,
+                                                const char *const *texts, const size_t *n_bytes,
+                                                int32_t n_texts, const tg_tokenize_options *o,
+                                                tg_err *e);
 
 /* ---- text out */
 

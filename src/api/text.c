@@ -8,6 +8,8 @@
 
 #include "api/papers.h"
 #include "base/log.h"
+#include "base/os.h"
+#include "prompt/tokbatch.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -149,6 +151,8 @@ tg_text_info tg_text_get_info(const tg_text *t)
 
 /* ---- text in */
 
+static const tg_tokenize_options default_options;
+
 static tg_status need_tokenizer(const tg_text *t, tg_err *e)
 {
     if (t->tokenizer) return TG_OK;
@@ -189,18 +193,22 @@ static tg_status take_lists(tg_tokens *out, tg_ids *ids, tg_spans *spans, bool h
     return TG_OK;
 }
 
+static tg_encode_options read_options(const tg_tokenize_options *o)
+{
+    return (tg_encode_options){.add_special = !o->no_add_special,
+                               .parse_special = !o->no_parse_special};
+}
+
 tg_status tg_text_tokenize(tg_tokens *out, const tg_text *t, const char *text, size_t n_bytes,
                            const tg_tokenize_options *o, tg_err *e)
 {
-    static const tg_tokenize_options defaults;
-    if (!o) o = &defaults;
+    if (!o) o = &default_options;
     *out = (tg_tokens){0};
     TG_TRY(need_tokenizer(t, e));
     tg_ids ids = {0};
     tg_spans spans = {0};
-    tg_encode_options how = {.add_special = !o->no_add_special,
-                             .parse_special = !o->no_parse_special,
-                             .spans = o->has_ranges ? &spans : NULL};
+    tg_encode_options how = read_options(o);
+    how.spans = o->has_ranges ? &spans : NULL;
     tg_status s = tg_tokenizer_encode(&ids, t->tokenizer, (tg_str){text, n_bytes}, &how, e);
     /* A long text has been all over the tables, 32 MB with Gemma's vocabulary, and the decoder
      * needs little of them. */
@@ -209,6 +217,62 @@ tg_status tg_text_tokenize(tg_tokens *out, const tg_text *t, const char *text, s
     if (s == TG_OK) s = take_lists(out, &ids, &spans, o->has_ranges, e);
     tg_ids_deinit(&ids);
     tg_spans_deinit(&spans);
+    return s;
+}
+
+/* What a batch is encoded from and into; n of each. */
+typedef struct tg_batch_lists {
+    tg_str *texts;
+    tg_ids *ids;
+    tg_spans *spans; /* NULL: not asked */
+} tg_batch_lists;
+
+static tg_status encode_batch(tg_tokens *out, const tg_batch_lists *x, const tg_text *t, int32_t n,
+                              const tg_tokenize_options *o, tg_err *e)
+{
+    tg_encode_options how = read_options(o);
+    int32_t n_threads = o->n_threads;
+    if (n_threads == 0) {
+        TG_TRY(tg_threads_find(&n_threads, 0, e));
+        n_threads = TG_MIN(n_threads, TG_TOKENIZER_MAX_THREADS);
+    }
+    TG_TRY(
+        tg_tokenizer_encode_batch(x->ids, x->spans, t->tokenizer, x->texts, n, &how, n_threads, e));
+    if (t->map) tg_map_expect_few(t->map);
+    for (int32_t i = 0; i < n; i++) {
+        tg_spans none = {0}, *spans = x->spans ? &x->spans[i] : &none;
+        if (how.add_special) drop_second_bos(t->tokenizer, &x->ids[i], spans);
+        TG_TRY(take_lists(&out[i], &x->ids[i], spans, o->has_ranges, e));
+    }
+    return TG_OK;
+}
+
+tg_status tg_text_tokenize_batch(tg_tokens *out, const tg_text *t, const char *const *texts,
+                                 const size_t *n_bytes, int32_t n_texts,
+                                 const tg_tokenize_options *o, tg_err *e)
+{
+    if (!o) o = &default_options;
+    if (n_texts < 0) return tg_fail(e, TG_E_ARGUMENT, "%" PRId32 " texts cannot be", n_texts);
+    for (int32_t i = 0; i < n_texts; i++)
+        out[i] = (tg_tokens){0};
+    TG_TRY(need_tokenizer(t, e));
+    tg_batch_lists x = {.texts = TG_NEW_ARRAY(tg_str, n_texts + 1),
+                        .ids = TG_NEW_ARRAY(tg_ids, n_texts + 1),
+                        .spans = o->has_ranges ? TG_NEW_ARRAY(tg_spans, n_texts + 1) : NULL};
+    tg_status s = TG_OK;
+    if (!x.texts || !x.ids || (o->has_ranges && !x.spans))
+        s = tg_fail_nomem(e, (size_t)n_texts * sizeof *x.ids, "lists of token ids");
+    for (int32_t i = 0; s == TG_OK && i < n_texts; i++)
+        x.texts[i] = (tg_str){texts[i], n_bytes[i]};
+    if (s == TG_OK) s = encode_batch(out, &x, t, n_texts, o, e);
+    for (int32_t i = 0; i < n_texts; i++) {
+        if (x.ids) tg_ids_deinit(&x.ids[i]);
+        if (x.spans) tg_spans_deinit(&x.spans[i]);
+        if (s != TG_OK) tg_tokens_deinit(&out[i]);
+    }
+    tg_mem_free(x.texts);
+    tg_mem_free(x.ids);
+    tg_mem_free(x.spans);
     return s;
 }
 

@@ -25,9 +25,12 @@ void tg_prompt_add_message(tg_buf *messages, const char *role, tg_str content)
 }
 
 /* The closing bracket goes on a copy: the list itself stays open for the next message. */
-tg_status tg_prompt_render(tg_tokens *out, const tg_session *s, const tg_buf *messages, tg_err *e)
+tg_status tg_prompt_render(tg_tokens *out, const tg_session *s, const tg_args *a,
+                           const tg_buf *messages, tg_err *e)
 {
     static const tg_tokenize_options as_rendered = {.no_add_special = true};
+    tg_chat_options o = {.kwargs = a->text[TG_OPT_KWARGS],
+                         .template_name = a->text[TG_OPT_TEMPLATE]};
     tg_buf list = {0};
     char *text = NULL;
     size_t n_bytes = 0;
@@ -35,8 +38,7 @@ tg_status tg_prompt_render(tg_tokens *out, const tg_session *s, const tg_buf *me
     tg_buf_add_byte(&list, ']');
     tg_status st = tg_buf_check(messages, e);
     if (st == TG_OK) st = tg_buf_check(&list, e);
-    if (st == TG_OK)
-        st = tg_text_render_chat(&text, &n_bytes, s->text, tg_buf_cstr(&list), NULL, e);
+    if (st == TG_OK) st = tg_text_render_chat(&text, &n_bytes, s->text, tg_buf_cstr(&list), &o, e);
     if (st == TG_OK) st = tg_text_tokenize(out, s->text, text, n_bytes, &as_rendered, e);
     tg_free(text);
     tg_buf_deinit(&list);

@@ -10,10 +10,11 @@
 
 /* Appends {"role": ..., "content": ...} to a list of messages that tg_prompt_render closes. */
 void tg_prompt_add_message(tg_buf *messages, const char *role, tg_str content);
-/* The chat template over the list, and its ids: special tokens the template wrote are read as such,
- * and none are added, since it wrote the first one too. *out is the caller's. */
-TG_MUST_USE tg_status tg_prompt_render(tg_tokens *out, const tg_session *s, const tg_buf *messages,
-                                       tg_err *e);
+/* The chat template over the list, as the options want it, and its ids: special tokens the template
+ * wrote are read as such, and none are added, since it wrote the first one too. *out is the
+ * caller's. */
+TG_MUST_USE tg_status tg_prompt_render(tg_tokens *out, const tg_session *s, const tg_args *a,
+                                       const tg_buf *messages, tg_err *e);
 
 /* The sampling of the options over the model's own recommendation. Says on standard error what
  * the model recommends when that is used. */

@@ -105,7 +105,7 @@ static bool answer(tg_chat *c)
     tg_answer x = {.out = &c->out};
     tg_err e = {0};
     size_t before = c->messages.len;
-    tg_status s = tg_prompt_render(&prompt, &c->session, &c->messages, &e);
+    tg_status s = tg_prompt_render(&prompt, &c->session, c->args, &c->messages, &e);
     if (s == TG_OK) s = tg_answer_run(&x, &c->session, prompt.ids, prompt.n, &c->options, &e);
     if (x.text.len) tg_term_write(&c->out, TG_STR("\n"));
     if (s == TG_OK) {

@@ -33,9 +33,13 @@ static void drop_last_newline(tg_input *in, const tg_args *a)
 /* Options that say how the template is used, where none is. */
 static tg_status refuse_chat_options(const tg_args *a, tg_err *e)
 {
-    if (!a->is_set[TG_OPT_SYSTEM]) return TG_OK;
-    return tg_fail(e, TG_E_ARGUMENT,
-                   "--system needs a chat template, and here the text is continued as it is");
+    static const tg_option_id ids[] = {TG_OPT_SYSTEM, TG_OPT_KWARGS, TG_OPT_TEMPLATE};
+    for (size_t i = 0; i < TG_COUNT(ids); i++)
+        if (a->is_set[ids[i]])
+            return tg_fail(e, TG_E_ARGUMENT,
+                           "--%s needs a chat template, and here the text is continued as it is",
+                           tg_options[ids[i]].name);
+    return TG_OK;
 }
 
 /* The ids of the text: one user turn of the template, or the text itself. */
@@ -60,7 +64,7 @@ static tg_status tokenize_prompt(tg_generation *g, const tg_args *a, tg_err *e)
     if (a->is_set[TG_OPT_SYSTEM])
         tg_prompt_add_message(&messages, "system", tg_str_from_cstr(a->text[TG_OPT_SYSTEM]));
     tg_prompt_add_message(&messages, "user", tg_buf_str(&g->input.text));
-    tg_status st = tg_prompt_render(&g->prompt, s, &messages, e);
+    tg_status st = tg_prompt_render(&g->prompt, s, a, &messages, e);
     tg_buf_deinit(&messages);
     return st;
 }

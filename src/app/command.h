@@ -10,6 +10,7 @@ int tg_run_generate(const tg_args *a);
 int tg_run_chat(const tg_args *a);
 int tg_run_tokenize(const tg_args *a);
 int tg_run_detokenize(const tg_args *a);
+int tg_run_template(const tg_args *a);
 int tg_run_inspect(const tg_args *a);
 int tg_run_eval(const tg_args *a);
 int tg_run_bench(const tg_args *a);

@@ -15,6 +15,7 @@ static int (*const commands[TG_COMMAND_COUNT])(const tg_args *) = {
     [TG_COMMAND_CHAT] = tg_run_chat,
     [TG_COMMAND_TOKENIZE] = tg_run_tokenize,
     [TG_COMMAND_DETOKENIZE] = tg_run_detokenize,
+    [TG_COMMAND_TEMPLATE] = tg_run_template,
     [TG_COMMAND_INSPECT] = tg_run_inspect,
     [TG_COMMAND_EVAL] = tg_run_eval,
     [TG_COMMAND_BENCH] = tg_run_bench,

@@ -31,11 +31,21 @@ const tg_command tg_commands[TG_COMMAND_COUNT] = {
                          "computed again."},
     [TG_COMMAND_TOKENIZE] = {"tokenize", "MODEL", "-p TEXT [options]", "print the ids of a text",
                              "The ids include what the model's tokenizer adds to a text by itself, "
-                             "and special tokens spelled in it are read as such."},
+                             "and special tokens spelled in it are read as such. MODEL may lack "
+                             "weights: a folder with a tokenizer, or tokenizer.json alone. With "
+                             "--lines a line, or with --json an object on a line, is printed for "
+                             "each line of the text."},
     [TG_COMMAND_DETOKENIZE] = {"detokenize", "MODEL", "-p \"ID ...\" [options]",
                                "print the text of ids",
                                "The ids are decimal numbers separated by spaces. The text is "
                                "printed as it is, with no newline added."},
+    [TG_COMMAND_TEMPLATE] =
+        {"template", "MODEL", "-f FILE [options]", "print the prompt of a conversation",
+         "FILE holds a list of messages, {\"role\", \"content\"} each, or the body of a chat request: "
+         "an object with messages and maybe tools, documents, chat_template_kwargs and "
+         "add_generation_prompt; options win over it, and what only concerns the answer is "
+         "ignored. The prompt is printed as it is, with no newline added. MODEL may lack weights: "
+         "a folder with a template, or a *.jinja file alone."},
     [TG_COMMAND_INSPECT] = {"inspect", "MODEL", "[options]", "say what a model file holds",
                             "MODEL is an artifact or a checkpoint, of which only the header is "
                             "read."},

@@ -2,8 +2,8 @@
  * report.c - JSON by appending.
  *
  * No document tree: what is printed is known in order, and a tree would be a second copy of
- * every list of ids. The comma before a member is decided by the byte before it, which is '{'
- * exactly when the member is the first of its object: keys and values never end in an open brace
+ * every list of ids. The comma before a member is decided by the byte before it, which is '{' or
+ * '[' exactly when the member is the first of its object or list: keys and values never end in one
  * outside quotes. */
 #include "app/report.h"
 
@@ -14,7 +14,8 @@
 
 static void add_key(tg_buf *b, const char *key)
 {
-    if (b->len && b->ptr[b->len - 1] != '{') tg_buf_add_cstr(b, ", ");
+    char last = b->len ? b->ptr[b->len - 1] : '\n'; /* of an object before this one */
+    if (last != '{' && last != '[' && last != '\n') tg_buf_add_cstr(b, ", ");
     if (key) tg_buf_printf(b, "\"%s\": ", key);
 }
 
@@ -27,6 +28,17 @@ void tg_report_begin(tg_buf *b, const char *key)
 void tg_report_end(tg_buf *b)
 {
     tg_buf_add_byte(b, '}');
+}
+
+void tg_report_begin_list(tg_buf *b, const char *key)
+{
+    add_key(b, key);
+    tg_buf_add_byte(b, '[');
+}
+
+void tg_report_end_list(tg_buf *b)
+{
+    tg_buf_add_byte(b, ']');
 }
 
 void tg_report_add_text(tg_buf *b, const char *key, tg_str value)
@@ -49,6 +61,12 @@ void tg_report_add_real(tg_buf *b, const char *key, double value)
         tg_buf_printf(b, "%.9g", value);
     else
         tg_buf_add_cstr(b, "null");
+}
+
+void tg_report_add_bool(tg_buf *b, const char *key, bool value)
+{
+    add_key(b, key);
+    tg_buf_add_cstr(b, value ? "true" : "false");
 }
 
 void tg_report_add_ids(tg_buf *b, const char *key, const int32_t *ids, int32_t n_ids)

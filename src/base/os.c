@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* sched_getaffinity, pthread_setaffinity_np */
 #include "base/os.h"
 
+#include "base/str.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -49,6 +51,17 @@ int32_t tg_cpus_find(int32_t *ids, int32_t n_ids)
     int32_t quota = find_quota();
     if (quota > 0 && quota < n) n = quota;
     return TG_MAX(n, 1);
+}
+
+tg_status tg_threads_find(int32_t *out, int32_t asked, tg_err *e)
+{
+    const char *text = asked == 0 ? tg_env_get(TG_ENV_THREADS) : NULL;
+    int64_t n = asked;
+    if (text && (!tg_parse_i64(text, &n) || n < 1 || n > TG_MAX_CPUS))
+        return tg_fail(e, TG_E_ARGUMENT, "TG_THREADS is '%s'; it must be a number from 1 to %d",
+                       text, TG_MAX_CPUS);
+    *out = n > 0 ? (int32_t)n : TG_MIN(tg_cpus_find(NULL, 0), TG_MAX_CPUS);
+    return TG_OK;
 }
 
 bool tg_thread_pin(int32_t cpu_id)

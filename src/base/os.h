@@ -16,6 +16,9 @@ enum { TG_MAX_CPUS = 1024 };
 /* Processors this process may use: the affinity mask, cut to what the control group's quota pays
  * for (rounded up). `ids` receives the first n_ids of the mask. Returns at least 1. */
 int32_t tg_cpus_find(int32_t *ids, int32_t n_ids);
+/* How many threads to work with: `asked` where it is not 0, else TG_THREADS, else the processors
+ * that tg_cpus_find counts; at most TG_MAX_CPUS. */
+TG_MUST_USE tg_status tg_threads_find(int32_t *out, int32_t asked, tg_err *e);
 /* Binds the calling thread; false when the system refuses, which is no error. */
 bool tg_thread_pin(int32_t cpu_id);
 

@@ -91,17 +91,6 @@ static void note_dispatch(const tg_device *d)
     }
 }
 
-static tg_status parse_threads(int32_t *out, int32_t asked, tg_err *e)
-{
-    const char *text = asked == 0 ? tg_env_get(TG_ENV_THREADS) : NULL;
-    int64_t n = asked;
-    if (text && (!tg_parse_i64(text, &n) || n < 1 || n > TG_MAX_CPUS))
-        return tg_fail(e, TG_E_ARGUMENT, "TG_THREADS is '%s'; it must be a number from 1 to %d",
-                       text, TG_MAX_CPUS);
-    *out = n > 0 ? (int32_t)n : TG_MIN(tg_cpus_find(NULL, 0), TG_MAX_CPUS);
-    return TG_OK;
-}
-
 static void cpu_close(tg_device *d);
 
 static tg_status cpu_open(tg_device **out, const void *options, tg_err *e)
@@ -110,7 +99,7 @@ static tg_status cpu_open(tg_device **out, const void *options, tg_err *e)
     const tg_cpu_options *o = options ? options : &defaults;
     int32_t n_threads = 1;
     *out = NULL;
-    TG_TRY(parse_threads(&n_threads, o->n_threads, e));
+    TG_TRY(tg_threads_find(&n_threads, o->n_threads, e));
     tg_device *d = TG_NEW(tg_device);
     if (!d) return tg_fail_nomem(e, sizeof *d, "the device");
     d->privates = TG_NEW_ARRAY(tg_step_private, n_threads);

@@ -5,7 +5,7 @@ check "--help prints the list of commands" cmp -s out "$golden/commands.txt"
 check "--help ends with 0 and says nothing else" test "$rc" -eq 0 -a ! -s err
 tri -h
 check "-h does the same" cmp -s out "$golden/commands.txt"
-for c in export generate chat tokenize detokenize inspect eval bench; do
+for c in export generate chat tokenize detokenize template inspect eval bench; do
     tri $c --help
     check "$c --help is its golden text" cmp -s out "$golden/$c.txt"
 done
@@ -26,7 +26,7 @@ tri --completion bash
 check "--completion bash is the golden script" cmp -s out "$golden/completion.bash"
 cat >complete <<'END'
 . ./out
-COMP_WORDS=(trigraph generate --temp) COMP_CWORD=2
+COMP_WORDS=(trigraph generate --see) COMP_CWORD=2
 _trigraph
 echo "${COMPREPLY[@]}"
 COMP_WORDS=(trigraph ben) COMP_CWORD=1
@@ -35,6 +35,6 @@ echo "${COMPREPLY[@]}"
 END
 if command -v bash >/dev/null; then
     bash ./complete >completed
-    check "bash completes an option and a command" is_same "$(cat completed)" "--temp
+    check "bash completes an option and a command" is_same "$(cat completed)" "--seed
 bench"
 fi

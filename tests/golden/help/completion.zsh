@@ -1,7 +1,7 @@
 #compdef trigraph
 # made by: trigraph --completion zsh
 if (( CURRENT == 2 )); then
-    compadd -- export generate chat tokenize detokenize inspect eval bench
+    compadd -- export generate chat tokenize detokenize template inspect eval bench
     return
 fi
 case $words[2] in
@@ -30,6 +30,8 @@ generate)
         '--ids=[token ids, decimal, separated by spaces; - is standard input]:value:_files' \
         '--system=[the system message before the conversation]:value:_files' \
         '--raw[continue the text as it is, without the chat template]' \
+        '--kwargs=[more variables for the chat template, such as {"enable_thinking"\: false}]:value:_files' \
+        '--template=[the chat template of this name; without it, tool_use where there are tools and it is there, else default]:value:_files' \
         '--predict=[at most this many tokens]:value:_files' \
         '--stop=[end before this text; may be given up to 16 times]:value:_files' \
         '--ignore-eos[do not end at the model'\''s stop tokens]' \
@@ -51,6 +53,8 @@ generate)
 chat)
     _arguments '2:model:_files' \
         '--system=[the system message before the conversation]:value:_files' \
+        '--kwargs=[more variables for the chat template, such as {"enable_thinking"\: false}]:value:_files' \
+        '--template=[the chat template of this name; without it, tool_use where there are tools and it is there, else default]:value:_files' \
         '--predict=[at most this many tokens]:value:_files' \
         '--stop=[end before this text; may be given up to 16 times]:value:_files' \
         '--temp=[0 takes the likeliest token each time]:value:_files' \
@@ -70,7 +74,12 @@ tokenize)
     _arguments '2:model:_files' \
         '--prompt=[the text]:value:_files' \
         '--file=[the text, from a file; - is standard input]:value:_files' \
+        '--lines[every line is a text, without its newline; they are shared among threads]' \
+        '--no-add-special[leave out what the tokenizer adds to a text]' \
+        '--no-parse-special[special tokens spelled in the text are plain text]' \
         '--no-special[neither add, read nor print special tokens]' \
+        '--threads=[worker threads; changes the speed and no result]:value:_files' \
+        '--show[a line a token\: id, bytes of the text, flags, what it prints]' \
         '--json[print one JSON object on standard output]' \
         '--help[print this and exit]' \
         '--version[print the version and exit]'
@@ -82,6 +91,18 @@ detokenize)
         '--ids=[token ids, decimal, separated by spaces; - is standard input]:value:_files' \
         '--no-special[neither add, read nor print special tokens]' \
         '--json[print one JSON object on standard output]' \
+        '--help[print this and exit]' \
+        '--version[print the version and exit]'
+    ;;
+template)
+    _arguments '2:model:_files' \
+        '--file=[the messages or the request, JSON; - is standard input]:value:_files' \
+        '--list[print the names of the model'\''s templates instead]' \
+        '--tools=[the tools that the model may call, a JSON list]:value:_files' \
+        '--documents=[documents to answer from, a JSON list]:value:_files' \
+        '--kwargs=[more variables for the chat template, such as {"enable_thinking"\: false}]:value:_files' \
+        '--template=[the chat template of this name; without it, tool_use where there are tools and it is there, else default]:value:_files' \
+        '--no-generation-prompt[end behind the last message; do not begin the answer]' \
         '--help[print this and exit]' \
         '--version[print the version and exit]'
     ;;

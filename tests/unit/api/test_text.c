@@ -102,6 +102,48 @@ static void ranges_are_the_bytes_of_the_text_that_an_id_stands_for(void **state)
     tg_text_close(t);
 }
 
+/* A batch is its texts alone, whatever the threads; a bad text is named, and nothing is left. */
+static void a_batch_gives_what_each_text_gives_alone(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    int64_t alive = tg_mem_n_alive();
+    tg_text *t = open_text(tiny);
+    char lines[N][64];
+    const char *texts[N];
+    size_t n_bytes[N];
+    tg_tokens all[N];
+    tg_err e = {0};
+    for (int i = 0; i < N; i++) {
+        n_bytes[i] = (size_t)snprintf(lines[i], sizeof lines[i], "<|user|> boat %d of %d", i, N);
+        texts[i] = lines[i];
+    }
+    n_bytes[7] = 0;
+    for (int32_t n_threads = 0; n_threads < 4; n_threads++) {
+        tg_tokenize_options o = {.has_ranges = n_threads % 2, .n_threads = n_threads};
+        if (tg_text_tokenize_batch(all, t, texts, n_bytes, N, &o, &e) != TG_OK)
+            fail_msg("%s", e.msg);
+        for (int i = 0; i < N; i++) {
+            tg_tokens one;
+            assert_int_equal(tg_text_tokenize(&one, t, texts[i], n_bytes[i], &o, &e), TG_OK);
+            assert_int_equal(all[i].n, one.n);
+            if (one.n) assert_memory_equal(all[i].ids, one.ids, (size_t)one.n * sizeof *one.ids);
+            if (one.n && o.has_ranges)
+                assert_memory_equal(all[i].ranges, one.ranges, (size_t)one.n * sizeof *one.ranges);
+            tg_tokens_deinit(&one);
+            tg_tokens_deinit(&all[i]);
+        }
+    }
+    memcpy(lines[31], "\xff", 2);
+    assert_int_not_equal(tg_text_tokenize_batch(all, t, texts, n_bytes, N, NULL, &e), TG_OK);
+    assert_non_null(strstr(e.msg, "text 31 of 40"));
+    for (int i = 0; i < N; i++)
+        assert_true(!all[i].ids && !all[i].n);
+    assert_int_equal(tg_text_tokenize_batch(NULL, t, NULL, NULL, 0, NULL, &e), TG_OK);
+    tg_text_close(t);
+    assert_int_equal(tg_mem_n_alive(), alive);
+}
+
 static void special_tokens_in_foreign_text_are_plain_text(void **state)
 {
     (void)state;
@@ -281,6 +323,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_of_a_checkpoint_gives_the_ids_of_transformers),
         cmocka_unit_test(ranges_are_the_bytes_of_the_text_that_an_id_stands_for),
+        cmocka_unit_test(a_batch_gives_what_each_text_gives_alone),
         cmocka_unit_test(special_tokens_in_foreign_text_are_plain_text),
         cmocka_unit_test(text_comes_back_whole_and_piece_by_piece),
         cmocka_unit_test(a_token_is_shown_with_its_bytes_and_flags),
