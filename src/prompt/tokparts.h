@@ -47,6 +47,10 @@ TG_MUST_USE tg_status tg_tok_part_char(const json_t *part, const char *key, cons
 tg_tok_part_fn tg_tok_add_normalizer, tg_tok_add_pre_tokenizer, tg_tok_add_decoder,
     tg_tok_add_post_processor;
 
+/* The model: its tokens, merges and settings. After the pre-tokenizer, which says whether there is a
+ * byte alphabet. */
+TG_MUST_USE tg_status tg_tok_add_model(tg_tok_build *b, const json_t *model, tg_err *e);
+
 /* Splits at matches, or cuts out what is between them, in PCRE2's and Oniguruma's common syntax. */
 TG_MUST_USE tg_status tg_tok_add_split(tg_tok_build *b, tg_str regex, tg_tok_behavior behavior,
                                        bool is_inverted, tg_err *e);
