@@ -122,6 +122,37 @@ int tg_tok_char_byte(int32_t cp)
     return k == 0x43 ? 0xad : -1;
 }
 
+/* ---- models */
+
+static const struct {
+    tg_tok_encode_fn *encode;
+    bool walks_keys; /* along key_trie */
+} models[] = {
+    [TG_TOK_BPE] = {tg_bpe_encode, false},
+    [TG_TOK_UNIGRAM] = {tg_unigram_encode, true},
+    [TG_TOK_WORDPIECE] = {tg_wordpiece_encode, true},
+    [TG_TOK_WORDLEVEL] = {tg_wordlevel_encode, false},
+};
+_Static_assert(TG_COUNT(models) == TG_TOK_MODEL_COUNT, "every model has a row");
+
+void tg_tok_emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end)
+{
+    tg_ids_push(s->out, id);
+    if (!s->spans) return;
+    if (v->origin)
+        tg_spans_push(s->spans, v->origin[begin].begin, v->origin[end - 1].end);
+    else
+        tg_spans_push(s->spans, v->base + begin, v->base + end);
+}
+
+tg_status tg_tok_fail_unknown(const tg_tok_view *v, int32_t begin, tg_err *e)
+{
+    return tg_fail(e, TG_E_ARGUMENT,
+                   "the text at byte %" PRId32 " is not in the vocabulary, which has no token for "
+                   "what it does not know",
+                   v->origin ? v->origin[begin].begin : v->base + begin);
+}
+
 /* ---- opening */
 
 static tg_status corrupt(tg_err *e, const char *what)
@@ -158,12 +189,17 @@ static tg_status check_header(const tg_tok_header *h, size_t n_bytes, tg_err *e)
         h->n_pre > TG_TOK_MAX_STEPS)
         return corrupt(e, "its count of steps");
     if (h->n_added < 0 || h->n_prefix < 0 || h->n_suffix < 0 || h->n_prefix > TG_TOK_MAX_STEPS ||
-        h->n_suffix > TG_TOK_MAX_STEPS || h->max_key_bytes < 0 || h->n_left < 0 || h->n_right < 0)
+        h->n_suffix > TG_TOK_MAX_STEPS || h->max_key_bytes < 0 || h->n_left < 0 || h->n_right < 0 ||
+        h->max_word_chars < 0)
         return corrupt(e, "a negative or huge count");
+    if (h->model < 0 || h->model >= TG_TOK_MODEL_COUNT) return corrupt(e, "its model");
     /* One list of pairs a rank is made on demand: no more ranks than merges or tokens. */
     if (h->n_ranks < 0 ||
         (uint64_t)h->n_ranks > (uint64_t)h->n_vocab + h->sections[TG_TOK_MERGES].n_bytes / 16)
         return corrupt(e, "its count of ranks");
+    /* A ring of as many scores is made on demand. */
+    if ((uint64_t)h->max_key_bytes > h->sections[TG_TOK_KEYS].n_bytes)
+        return corrupt(e, "the length of its longest key");
     int32_t n = h->n_vocab;
     if (!is_id_or_none(h->bos_id, n) || !is_id_or_none(h->eos_id, n) ||
         !is_id_or_none(h->unk_id, n) || !is_id_or_none(h->pad_id, n) ||
@@ -195,6 +231,8 @@ static tg_status check_sections(const tg_tok_header *h, tg_err *e)
         [TG_TOK_TRIE_RAW] = {sizeof(tg_tok_node), -1, false},
         [TG_TOK_TRIE_NORM] = {sizeof(tg_tok_node), -1, false},
         [TG_TOK_AFFIX] = {4, (int64_t)h->n_prefix + h->n_suffix, false},
+        [TG_TOK_SCORES] = {8, h->model == TG_TOK_UNIGRAM ? h->n_vocab : 0, false},
+        [TG_TOK_KEY_TRIE] = {sizeof(tg_keytrie_unit), -1, false},
     };
     for (int k = 0; k < TG_TOK_SECTION_COUNT; k++) {
         tg_tok_range r = h->sections[k];
@@ -250,6 +288,8 @@ static tg_status check_steps(const tg_tokenizer *t, tg_err *e)
             return corrupt(e, "an id that is put around a text");
     for (int i = 0; i < 2; i++)
         if (t->n_nodes[i] < 1) return corrupt(e, "a trie without a root");
+    if (models[h->model].walks_keys && t->key_trie.n_units < 1)
+        return corrupt(e, "a trie of keys without a root");
     return TG_OK;
 }
 
@@ -281,10 +321,23 @@ static void set_views(tg_tokenizer *t)
     t->n_string_bytes = (uint32_t)h->sections[TG_TOK_STRINGS].n_bytes;
     t->added = section(h, TG_TOK_ADDED);
     t->affix = section(h, TG_TOK_AFFIX);
+    t->scores = section(h, TG_TOK_SCORES);
+    t->key_trie.units = section(h, TG_TOK_KEY_TRIE);
+    t->key_trie.n_units =
+        (uint32_t)(h->sections[TG_TOK_KEY_TRIE].n_bytes / sizeof *t->key_trie.units);
     t->trie[0] = section(h, TG_TOK_TRIE_RAW);
     t->trie[1] = section(h, TG_TOK_TRIE_NORM);
     t->n_nodes[0] = (uint32_t)(h->sections[TG_TOK_TRIE_RAW].n_bytes / sizeof **t->trie);
     t->n_nodes[1] = (uint32_t)(h->sections[TG_TOK_TRIE_NORM].n_bytes / sizeof **t->trie);
+}
+
+/* Where tokens that begin no word begin in the trie. */
+static void find_inner_node(tg_tokenizer *t)
+{
+    t->inner_node = t->key_trie.n_units ? 0 : TG_KEYTRIE_NONE;
+    const char *mark = t->strings + t->h->word_prefix_at;
+    for (uint32_t i = 0; i < t->h->word_prefix_bytes && t->inner_node != TG_KEYTRIE_NONE; i++)
+        t->inner_node = tg_keytrie_find_child(&t->key_trie, t->inner_node, (uint8_t)mark[i]);
 }
 
 /* Machine code for a pattern is the one thing that cannot lie in the blob; a tenth of a millisecond
@@ -323,6 +376,7 @@ tg_status tg_tokenizer_open(tg_tokenizer **out, const void *blob, size_t n_bytes
     t->h = blob;
     set_views(t);
     tg_status s = check_steps(t, e);
+    if (s == TG_OK) find_inner_node(t);
     if (s == TG_OK) s = compile_patterns(t, e);
     if (s != TG_OK) {
         tg_tokenizer_close(t);
@@ -374,7 +428,7 @@ static tg_status encode_plain(tg_tok_scratch *s, tg_tok_view v, tg_err *e)
     tg_spans_push(&s->words[w], 0, (int32_t)v.len);
     TG_TRY(tg_tok_steps_run(s, &v, &w, h->n_norm, h->n_norm + h->n_pre, e));
     for (size_t i = 0; i < s->words[w].len; i++)
-        TG_TRY(tg_bpe_encode(s, &v, s->words[w].ptr[i], e));
+        TG_TRY(models[h->model].encode(s, &v, s->words[w].ptr[i], e));
     return TG_OK;
 }
 

@@ -14,12 +14,13 @@
 #define TG_PROMPT_TOKBLOB_H
 
 #include "base/mem.h"
+#include "prompt/keytrie.h"
 #include "prompt/pairs.h"
 #include "prompt/tok.h"
 #include "prompt/tokregex.h"
 
 #define TG_TOK_MAGIC "TGTOKENS"
-enum { TG_TOK_VERSION = 1, TG_TOK_ALIGN = 64 };
+enum { TG_TOK_VERSION = 2, TG_TOK_ALIGN = 64 };
 
 typedef enum tg_tok_section {
     TG_TOK_KEY_AT,    /* uint32 [n_symbols + 1]: begin of each key in KEYS */
@@ -37,8 +38,19 @@ typedef enum tg_tok_section {
     TG_TOK_TRIE_RAW,  /* tg_tok_node [..]: added tokens looked up in the text as it came */
     TG_TOK_TRIE_NORM, /* tg_tok_node [..]: those looked up in normalized text */
     TG_TOK_AFFIX,     /* int32 [n_prefix + n_suffix]: ids put around a text */
+    TG_TOK_SCORES,    /* double [n_vocab]: Unigram's, empty for other models */
+    TG_TOK_KEY_TRIE,  /* tg_keytrie_unit [..]: keys to ids, where the model walks along a word */
     TG_TOK_SECTION_COUNT
 } tg_tok_section;
+
+/* tg_tok_header.model: how a word becomes ids */
+typedef enum tg_tok_model {
+    TG_TOK_BPE,
+    TG_TOK_UNIGRAM,
+    TG_TOK_WORDPIECE,
+    TG_TOK_WORDLEVEL,
+    TG_TOK_MODEL_COUNT
+} tg_tok_model;
 
 /* tg_tok_header.flags */
 enum {
@@ -83,8 +95,11 @@ typedef struct tg_tok_header {
     uint32_t word_suffix_at, word_suffix_bytes; /* put after the symbol that ends a word */
     int32_t n_left, n_right, left_cp, right_cp; /* characters taken off a decoded text's ends */
     int32_t drop_cp;
-    int32_t n_ranks; /* ranks of merges are below */
-    uint32_t reserved[9];
+    int32_t n_ranks;        /* ranks of merges are below */
+    int32_t model;          /* tg_tok_model */
+    double unk_score;       /* Unigram: of a character that no token is */
+    int32_t max_word_chars; /* WordPiece: longer words are unknown */
+    uint32_t reserved[5];
     tg_tok_range sections[TG_TOK_SECTION_COUNT];
 } tg_tok_header;
 
@@ -176,6 +191,9 @@ struct tg_tokenizer {
     const uint32_t *seams;
     uint32_t slot_mask, merge_mask, seam_mask; /* seam_mask counts bits */
     const int32_t *byte_ids, *affix;
+    const double *scores;
+    tg_keytrie key_trie;
+    uint32_t inner_node; /* in key_trie, behind the mark of tokens inside a word */
     const tg_tok_step *steps;
     const tg_tok_added *added;
     const tg_tok_node *trie[2]; /* raw, normalized */
@@ -206,6 +224,11 @@ typedef struct tg_bpe_symbol {
     int32_t prev, next, begin, end;
 } tg_bpe_symbol;
 
+/* Unigram: the token of the best path that ends, and later begins, at a byte of the word. */
+typedef struct tg_lattice_step {
+    int32_t id, n_bytes;
+} tg_lattice_step;
+
 /* All the memory of a call, which the next call on the same thread may use again. {0} is empty. */
 typedef struct tg_tok_scratch {
     tg_tok_text text[3];
@@ -215,6 +238,9 @@ typedef struct tg_tok_scratch {
     tg_bpe_symbol *symbols;
     size_t n_symbols; /* capacity */
     tg_pairs pairs;
+    tg_lattice_step *path;
+    double *best;          /* scores of the last places, a ring */
+    size_t n_path, n_best; /* capacities */
     tg_tokenizer const *t;
     tg_ids *out;
     tg_spans *spans; /* NULL: not asked for */
@@ -232,12 +258,13 @@ TG_MUST_USE tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tok
 TG_MUST_USE tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t from,
                                        int32_t to, tg_err *e);
 
-/* bpe.c: appends the ids of one word, bytes [word.begin, word.end) of v. */
-TG_MUST_USE tg_status tg_bpe_encode(tg_tok_scratch *s, const tg_tok_view *v, tg_span word,
-                                    tg_err *e);
-/* The same without looking the word up whole: what merging alone makes of it. */
-TG_MUST_USE tg_status tg_bpe_merge(tg_tok_scratch *s, const tg_tok_view *v, tg_span word,
+/* bpe.c, unigram.c, wordpiece.c: append the ids of one word, bytes [word.begin, word.end) of v. */
+typedef tg_status tg_tok_encode_fn(tg_tok_scratch *s, const tg_tok_view *v, tg_span word,
                                    tg_err *e);
+TG_MUST_USE tg_tok_encode_fn tg_bpe_encode, tg_unigram_encode, tg_wordpiece_encode,
+    tg_wordlevel_encode;
+/* The same without looking the word up whole: what merging, or the best path, makes of it. */
+TG_MUST_USE tg_tok_encode_fn tg_bpe_merge, tg_unigram_search;
 
 /* tokadded.c: the next added token at or after `from`: its index, and in *at the bytes it takes;
  * -1 when there is none. `trie` 0 looks in raw, 1 in normalized text. */
@@ -246,6 +273,10 @@ int32_t tg_tok_added_find(const tg_tokenizer *t, int trie, tg_str text, size_t f
  * of `floor`, where the token before ended. */
 bool tg_tok_added_accept(const tg_tokenizer *t, int32_t k, tg_str text, size_t floor, tg_span *at);
 
+/* tok.c: appends an id that stands for bytes [begin, end) of v, and its span. */
+void tg_tok_emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end);
+/* tok.c: the error of a model that has no token for those bytes, nor an unknown token. */
+TG_MUST_USE tg_status tg_tok_fail_unknown(const tg_tok_view *v, int32_t begin, tg_err *e);
 /* tok.c: the id of a key of the model, or -1. */
 int32_t tg_tok_find_key(const tg_tokenizer *t, const char *key, size_t n);
 uint64_t tg_tok_hash(const char *key, size_t n);

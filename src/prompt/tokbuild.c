@@ -477,6 +477,29 @@ static tg_status make_added(tg_tok_build *b, tables *t, tg_err *e)
     return make_trie(b, &t->at[TG_TOK_TRIE_NORM], true, e);
 }
 
+/* ---- what only some models have */
+
+static tg_status make_scores(const tg_tok_build *b, tables *t, tg_err *e)
+{
+    for (int32_t i = 0; b->h.model == TG_TOK_UNIGRAM && i < b->h.n_vocab; i++)
+        tg_buf_add(&t->at[TG_TOK_SCORES], &b->entries[i].score, sizeof b->entries[i].score);
+    return tg_buf_check(&t->at[TG_TOK_SCORES], e);
+}
+
+static tg_status make_key_trie(tg_tok_build *b, tables *t, tg_err *e)
+{
+    if (b->h.model != TG_TOK_UNIGRAM && b->h.model != TG_TOK_WORDPIECE) return TG_OK;
+    tg_keytrie_item *items = TG_ARENA_ARRAY(&b->arena, tg_keytrie_item, TG_MAX(b->n_entries, 1));
+    if (!items) return no_memory(e, (size_t)b->n_entries * sizeof *items);
+    size_t n = 0;
+    for (int32_t i = 0; i < b->n_entries; i++) {
+        const tg_tok_entry *x = &b->entries[i];
+        if ((x->flags & TG_TOK_IS_MODEL) && x->key.ptr && x->key.len)
+            items[n++] = (tg_keytrie_item){x->key, i};
+    }
+    return tg_keytrie_pack(&t->at[TG_TOK_KEY_TRIE], items, n, e);
+}
+
 /* ---- writing */
 
 static void pad(tg_buf *blob)
@@ -522,18 +545,29 @@ static tg_status write_blob(tg_tok_build *b, const tables *t, tg_buf *blob, tg_e
     return TG_OK;
 }
 
-/* Marks the tokens whose key, merged, gives them back. */
+/* Marks the tokens whose key, merged or cut in the best way, gives them back. Models that take the
+ * longest token have no other way to do it. */
 static tg_status mark_whole(tg_tok_build *b, const tg_tokenizer *t, tg_buf *flags, tg_err *e)
 {
+    static tg_tok_encode_fn *const searches[TG_TOK_MODEL_COUNT] = {
+        [TG_TOK_BPE] = tg_bpe_merge, [TG_TOK_UNIGRAM] = tg_unigram_search};
+    tg_tok_encode_fn *search = searches[b->h.model];
     tg_ids ids = {0};
     tg_tok_scratch s = {.t = t, .out = &ids, .pinned = -1};
     tg_status status = TG_OK;
-    for (int32_t i = 0; i < b->h.n_vocab && status == TG_OK; i++) {
+    for (int32_t i = 0; search && i < b->h.n_vocab && status == TG_OK; i++) {
         const tg_tok_entry *x = &b->entries[i];
+        tg_err why = {0};
         if (!(x->flags & TG_TOK_IS_MODEL) || !x->key.ptr || !x->key.len) continue;
         tg_ids_clear(&ids);
         tg_tok_view v = {x->key.ptr, x->key.len, NULL, 0};
-        status = tg_bpe_merge(&s, &v, (tg_span){0, (int32_t)x->key.len}, e);
+        status = search(&s, &v, (tg_span){0, (int32_t)x->key.len}, &why);
+        /* A key with a character that no token is: whoever writes it gets the error. */
+        if (status == TG_E_ARGUMENT) {
+            status = TG_OK;
+            continue;
+        }
+        if (status != TG_OK) status = tg_fail(e, why.status, "%s", why.msg);
         if (status == TG_OK) status = tg_ids_check(&ids, e);
         if (ids.len == 1 && ids.ptr[0] == i) ((uint16_t *)(void *)flags->ptr)[i] |= TG_TOK_IS_WHOLE;
     }
@@ -568,6 +602,8 @@ static tg_status finish(tg_tok_build *b, tables *t, tg_buf *blob, tg_err *e)
     tg_buf_add(&t->at[TG_TOK_AFFIX], b->prefix.ptr, b->prefix.len * sizeof(int32_t));
     tg_buf_add(&t->at[TG_TOK_AFFIX], b->suffix.ptr, b->suffix.len * sizeof(int32_t));
     TG_TRY(make_added(b, t, e));
+    TG_TRY(make_scores(b, t, e));
+    TG_TRY(make_key_trie(b, t, e));
     TG_TRY(refine(b, t, e));
     tg_buf out = {0};
     tg_status s = write_blob(b, t, &out, e);

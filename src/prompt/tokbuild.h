@@ -18,6 +18,7 @@ typedef struct tg_tok_entry {
     tg_str piece;   /* what it prints */
     uint16_t flags; /* TG_TOKEN_*, TG_TOK_IS_* */
     bool is_present;
+    double score; /* Unigram's */
 } tg_tok_entry;
 
 typedef struct tg_tok_build_added {

@@ -109,7 +109,8 @@ static tg_status build(tg_tok_build *b, const json_t *root, const tg_tok_config 
     TG_TRY(tg_tok_add_normalizer(b, json_object_get(root, "normalizer"), &at, e));
     at = tg_tok_place_under(&top, "pre_tokenizer", -1);
     TG_TRY(tg_tok_add_pre_tokenizer(b, json_object_get(root, "pre_tokenizer"), &at, e));
-    TG_TRY(tg_tok_add_model(b, json_object_get(root, "model"), e));
+    at = tg_tok_place_under(&top, "model", -1);
+    TG_TRY(tg_tok_add_model(b, json_object_get(root, "model"), &at, e));
     TG_TRY(add_all_added(b, root, e));
     TG_TRY(tg_tok_build_normalize_added(b, e));
     at = tg_tok_place_under(&top, "decoder", -1);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tokmodel.c - the model of a tokenizer.json: its vocabulary, its merges and its settings. */
+ * tokmodel.c - the model of a tokenizer.json: its vocabulary, its merges and its settings. Each
+ * kind is a row of the table at the end. */
 #include "prompt/tokparts.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const char file_name[] = "tokenizer.json";
+static const char file_name[] = "tokenizer.json", model_name[] = "tokenizer.json: model";
 
 static tg_status fail_model(tg_err *e, const char *what, tg_str text)
 {
@@ -145,48 +149,182 @@ static tg_status add_byte_tokens(tg_tok_build *b, tg_err *e)
     return TG_OK;
 }
 
-tg_status tg_tok_add_model(tg_tok_build *b, const json_t *model, tg_err *e)
+/* The name by which a key of the model calls its unknown token. Of WordPiece and WordLevel the
+ * library misses it only when a text needs it; so do we. */
+static tg_status find_unknown(tg_tok_build *b, const json_t *model, bool must_be_there, tg_err *e)
 {
-    static const char *const known[] = {"type",
-                                        "dropout",
-                                        "unk_token",
-                                        "continuing_subword_prefix",
-                                        "end_of_word_suffix",
-                                        "fuse_unk",
-                                        "byte_fallback",
-                                        "ignore_merges",
-                                        "vocab",
-                                        "merges"};
-    static const char name[] = "tokenizer.json: model";
-    tg_str type = TG_STR("BPE"), unk = {0}, prefix = {0}, suffix = {0};
-    bool fuses = false, falls_back = false, ignores = false, has_unk = false, has_dropout = false;
+    tg_str unk = {0};
+    bool has_unk = false;
+    TG_TRY(tg_json_get_str(model, "unk_token", &unk, &has_unk, model_name, e));
+    if (!has_unk) return TG_OK;
+    b->h.unk_id = b->h.unk_name_id = tg_tok_build_find(b, unk);
+    if (b->h.unk_id < 0 && must_be_there)
+        return fail_model(e, "the vocabulary lacks unk_token", unk);
+    return TG_OK;
+}
+
+/* ---- the kinds */
+
+static tg_status add_bpe(tg_tok_build *b, const json_t *model, const tg_tok_place *at, tg_err *e)
+{
+    (void)at;
+    tg_str prefix = {0}, suffix = {0};
+    bool fuses = false, falls_back = false, ignores = false, has_dropout = false;
     double dropout = 0;
-    if (!json_is_object(model)) return tg_fail(e, TG_E_CORRUPT, "%s has no 'model'", file_name);
-    TG_TRY(tg_json_get_str(model, "type", &type, NULL, name, e));
-    if (!tg_str_is(type, "BPE"))
-        return tg_fail(e, TG_E_UNSUPPORTED, "%s.type is '%.*s', which is not built", name,
-                       (int)TG_MIN(type.len, (size_t)80), type.ptr);
-    TG_TRY(tg_json_check_keys(model, name, known, TG_COUNT(known), e));
-    TG_TRY(tg_json_get_f64(model, "dropout", &dropout, &has_dropout, name, e));
-    TG_TRY(tg_json_get_str(model, "unk_token", &unk, &has_unk, name, e));
-    TG_TRY(tg_json_get_str(model, "continuing_subword_prefix", &prefix, NULL, name, e));
-    TG_TRY(tg_json_get_str(model, "end_of_word_suffix", &suffix, NULL, name, e));
-    TG_TRY(tg_json_get_bool(model, "fuse_unk", &fuses, NULL, name, e));
-    TG_TRY(tg_json_get_bool(model, "byte_fallback", &falls_back, NULL, name, e));
-    TG_TRY(tg_json_get_bool(model, "ignore_merges", &ignores, NULL, name, e));
+    TG_TRY(tg_json_get_f64(model, "dropout", &dropout, &has_dropout, model_name, e));
+    TG_TRY(tg_json_get_str(model, "continuing_subword_prefix", &prefix, NULL, model_name, e));
+    TG_TRY(tg_json_get_str(model, "end_of_word_suffix", &suffix, NULL, model_name, e));
+    TG_TRY(tg_json_get_bool(model, "fuse_unk", &fuses, NULL, model_name, e));
+    TG_TRY(tg_json_get_bool(model, "byte_fallback", &falls_back, NULL, model_name, e));
+    TG_TRY(tg_json_get_bool(model, "ignore_merges", &ignores, NULL, model_name, e));
     TG_TRY(add_vocabulary(b, model, e));
     TG_TRY(add_merges(b, model, prefix, e));
     if (has_dropout && dropout != 0) b->h.warnings |= 1u << TG_TOK_WARN_DROPOUT;
     if (fuses) b->h.flags |= TG_TOK_FUSE_UNK;
     if (ignores) b->h.flags |= TG_TOK_IGNORE_MERGES;
-    if (has_unk) {
-        b->h.unk_id = b->h.unk_name_id = tg_tok_build_find(b, unk);
-        if (b->h.unk_id < 0) return fail_model(e, "the vocabulary lacks unk_token", unk);
-    }
+    TG_TRY(find_unknown(b, model, true, e));
     if (b->h.flags & TG_TOK_BYTE_LEVEL) TG_TRY(tg_tok_build_map_bytes(b, e));
     if (prefix.len)
         TG_TRY(add_word_mark(b, prefix, &b->h.word_prefix_at, &b->h.word_prefix_bytes, e));
     if (suffix.len)
         TG_TRY(add_word_mark(b, suffix, &b->h.word_suffix_at, &b->h.word_suffix_bytes, e));
     return falls_back ? add_byte_tokens(b, e) : TG_OK;
+}
+
+/* The library's JSON parser takes up to 19 digits as an integer and divides by the power of ten:
+ * two roundings, so that one score in twenty of a trained vocabulary comes out a neighbour of what
+ * is written. Ties of sums fall by such last bits. The digits are those of the shortest decimal
+ * that is `x`: what every writer of these files writes. */
+static double read_as_library(double x)
+{
+    char text[40] = "";
+    int n_digits = 15;
+    do
+        if (snprintf(text, sizeof text, "%.*e", n_digits - 1, fabs(x)) < 0) return x;
+    while (strtod(text, NULL) != fabs(x) && ++n_digits <= 17);
+    char *mark = strchr(text, 'e');
+    if (!mark) return x; /* no number */
+    int64_t exponent = strtoll(mark + 1, NULL, 10);
+    uint64_t digits = 0;
+    for (const char *c = text; c < mark; c++)
+        if (*c != '.') digits = digits * 10 + (uint64_t)(*c - '0');
+    for (exponent -= n_digits - 1; digits && digits % 10 == 0; exponent++)
+        digits /= 10;
+    if (digits == 0 || exponent < -300 || exponent > 300) return x; /* no score */
+    char power[16];
+    if (snprintf(power, sizeof power, "1e%d", (int)(exponent < 0 ? -exponent : exponent)) < 0)
+        return x;
+    double scale = strtod(power, NULL);
+    double y = exponent < 0 ? (double)digits / scale : (double)digits * scale;
+    return x < 0 ? -y : y;
+}
+
+/* A list of [token, score], the id being the place; of a token given twice the last counts. */
+static tg_status add_scored_vocabulary(tg_tok_build *b, const json_t *model, tg_err *e)
+{
+    /* What the library takes off the least score for a character that no token is. */
+    enum { UNKNOWN_PENALTY = 10 };
+    const json_t *vocab = json_object_get(model, "vocab"), *item;
+    double least = HUGE_VAL;
+    size_t i;
+    if (!json_is_array(vocab))
+        return tg_fail(e, TG_E_CORRUPT, "%s has no list 'vocab'", model_name);
+    if (json_array_size(vocab) > TG_TOK_MAX_ID)
+        return tg_fail(e, TG_E_LIMIT, "%s.vocab has %zu tokens; the limit is %d", model_name,
+                       json_array_size(vocab), TG_TOK_MAX_ID);
+    json_array_foreach(vocab, i, item)
+    {
+        const json_t *text = json_array_get(item, 0), *score = json_array_get(item, 1);
+        if (json_array_size(item) != 2 || !json_is_string(text) || !json_is_number(score))
+            return tg_fail(e, TG_E_CORRUPT, "%s.vocab[%zu] is not a token and its score",
+                           model_name, i);
+        tg_str s = {json_string_value(text), json_string_length(text)};
+        TG_TRY(tg_tok_build_add_token(b, (int32_t)i, s, TG_TOK_IS_MODEL, e));
+        b->entries[i].score = read_as_library(json_number_value(score));
+        least = TG_MIN(least, b->entries[i].score);
+    }
+    b->h.unk_score = least - UNKNOWN_PENALTY;
+    return tg_tok_build_index(b, e);
+}
+
+static tg_status add_unigram(tg_tok_build *b, const json_t *model, const tg_tok_place *at,
+                             tg_err *e)
+{
+    (void)at;
+    int64_t unk = -1;
+    bool falls_back = false, has_unk = false;
+    TG_TRY(tg_json_get_i64(model, "unk_id", &unk, &has_unk, model_name, e));
+    TG_TRY(tg_json_get_bool(model, "byte_fallback", &falls_back, NULL, model_name, e));
+    TG_TRY(add_scored_vocabulary(b, model, e));
+    if (has_unk && (unk < 0 || unk >= b->n_entries))
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s.unk_id is %" PRId64 "; the vocabulary has ids 0 to "
+                       "%" PRId32,
+                       model_name, unk, b->n_entries - 1);
+    b->h.model = TG_TOK_UNIGRAM;
+    b->h.unk_id = b->h.unk_name_id = (int32_t)unk;
+    if (b->h.flags & TG_TOK_BYTE_LEVEL) TG_TRY(tg_tok_build_map_bytes(b, e));
+    TG_TRY(falls_back ? add_byte_tokens(b, e) : TG_OK);
+    b->may_cut = false;
+    return TG_OK;
+}
+
+static tg_status add_wordpiece(tg_tok_build *b, const json_t *model, const tg_tok_place *at,
+                               tg_err *e)
+{
+    (void)at;
+    tg_str prefix = TG_STR("##");
+    int64_t most = 100;
+    TG_TRY(tg_json_get_str(model, "continuing_subword_prefix", &prefix, NULL, model_name, e));
+    TG_TRY(tg_json_get_i64(model, "max_input_chars_per_word", &most, NULL, model_name, e));
+    if (most < 0)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s.max_input_chars_per_word is %" PRId64 "; it is 0 at "
+                       "least",
+                       model_name, most);
+    b->h.model = TG_TOK_WORDPIECE;
+    b->h.max_word_chars = (int32_t)TG_MIN(most, INT32_MAX);
+    TG_TRY(add_vocabulary(b, model, e));
+    TG_TRY(find_unknown(b, model, false, e));
+    if (b->h.flags & TG_TOK_BYTE_LEVEL) TG_TRY(tg_tok_build_map_bytes(b, e));
+    return add_word_mark(b, prefix, &b->h.word_prefix_at, &b->h.word_prefix_bytes, e);
+}
+
+static tg_status add_wordlevel(tg_tok_build *b, const json_t *model, const tg_tok_place *at,
+                               tg_err *e)
+{
+    (void)at;
+    b->h.model = TG_TOK_WORDLEVEL;
+    TG_TRY(add_vocabulary(b, model, e));
+    TG_TRY(find_unknown(b, model, false, e));
+    return b->h.flags & TG_TOK_BYTE_LEVEL ? tg_tok_build_map_bytes(b, e) : TG_OK;
+}
+
+static const tg_tok_part_row models[] = {
+    {"BPE",
+     add_bpe,
+     {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+      "byte_fallback", "ignore_merges", "vocab", "merges"}},
+    {"Unigram", add_unigram, {"unk_id", "vocab", "byte_fallback"}},
+    {"WordPiece",
+     add_wordpiece,
+     {"unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"}},
+    {"WordLevel", add_wordlevel, {"unk_token", "vocab"}},
+};
+
+/* Files older than the key "type" show their kind by what they have; the library looks in the same
+ * order. */
+static const char *guess_type(const json_t *model)
+{
+    if (json_object_get(model, "merges")) return "BPE";
+    if (json_object_get(model, "continuing_subword_prefix")) return "WordPiece";
+    return json_is_array(json_object_get(model, "vocab")) ? "Unigram" : "WordLevel";
+}
+
+tg_status tg_tok_add_model(tg_tok_build *b, const json_t *model, const tg_tok_place *at, tg_err *e)
+{
+    if (!json_is_object(model)) return tg_fail(e, TG_E_CORRUPT, "%s has no 'model'", file_name);
+    tg_str type = tg_str_from_cstr(guess_type(model));
+    TG_TRY(tg_json_get_str(model, "type", &type, NULL, model_name, e));
+    return tg_tok_part_add_as(b, model, type, at, models, TG_COUNT(models), e);
 }

@@ -39,6 +39,13 @@ tg_status tg_tok_part_add(tg_tok_build *b, const json_t *part, const tg_tok_plac
     if (!json_is_object(part)) return tg_fail(e, TG_E_CORRUPT, "%s is not an object", at->path);
     tg_str type;
     TG_TRY(tg_tok_part_str(part, "type", at, &type, e));
+    return tg_tok_part_add_as(b, part, type, at, rows, n_rows, e);
+}
+
+tg_status tg_tok_part_add_as(tg_tok_build *b, const json_t *part, tg_str type,
+                             const tg_tok_place *at, const tg_tok_part_row *rows, size_t n_rows,
+                             tg_err *e)
+{
     for (size_t i = 0; i < n_rows; i++) {
         if (!tg_str_is(type, rows[i].type)) continue;
         TG_TRY(check_keys(part, at, &rows[i], e));

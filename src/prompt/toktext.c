@@ -21,6 +21,8 @@ void tg_tok_scratch_deinit(tg_tok_scratch *s)
     tg_spans_deinit(&s->matches);
     tg_regex_scratch_deinit(&s->regex);
     tg_mem_free(s->symbols);
+    tg_mem_free(s->path);
+    tg_mem_free(s->best);
     tg_pairs_deinit(&s->pairs);
     *s = (tg_tok_scratch){0};
 }
@@ -466,7 +468,8 @@ tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t fr
     for (int32_t k = from; k < to; k++) {
         const tg_tok_step *step = &t->steps[k];
         int free_text = 0;
-        while (free_text == s->pinned || v->ptr == s->text[free_text].bytes.ptr)
+        /* A text that became empty may have no memory, as a text not used yet. */
+        while (free_text == s->pinned || (v->ptr && v->ptr == s->text[free_text].bytes.ptr))
             free_text++;
         rewrite r = {.s = s,
                      .v = v,

@@ -40,6 +40,15 @@ static const char *const bases[] = {
     "\"type\":\"BPE\",\"unk_token\":\"u\",\"end_of_word_suffix\":\"!\","
     "\"continuing_subword_prefix\":\"#\",\"vocab\":{\"u\":0,\"a\":1,\"#b\":2,\"ab\":3,\"#c!\":4,"
     "\"abc!\":5,\"\xe2\x96\x81\":6},\"merges\":[\"a #b\",\"ab #c!\"]}}",
+    "{" ADDED "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+    "\"content\":\"\xe2\x96\x81\"},\"decoder\":null,\"model\":{\"type\":\"Unigram\",\"unk_id\":0,"
+    "\"byte_fallback\":true,\"vocab\":[[\"<m>\",0.0],[\"aB\",-4.0],[\"a\",-2.5],[\"b\",-3.0],"
+    "[\"abc\",-5.5],[\"bca\",-5.0],[\"aa\",-4.5],[\"\xe2\x96\x81\",-1.0],[\"<0xC3>\",-9.0],"
+    "[\"<0xA9>\",-9.0]]}}",
+    "{" ADDED "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"decoder\":null,\"model\":{"
+    "\"type\":\"WordPiece\",\"unk_token\":\"<m>\",\"continuing_subword_prefix\":\"##\","
+    "\"max_input_chars_per_word\":40,\"vocab\":{\"<m>\":0,\"aB\":1,\"a\":2,\"##b\":3,\"##bc\":4,"
+    "\"abc\":5,\"##a\":6,\"don\":7,\"t\":8,\"##aaaa\":9}}}",
 };
 
 static const tg_buf *find_base(size_t k)

@@ -228,12 +228,23 @@ static void end_comparing(int least)
     assert_int_equal(n_wrong, 0);
 }
 
-static void small_tokenizers_equal_the_reference(void **state)
+/* Where all tokenizers of a file have the same texts, a case gives a text's number. */
+static void look_up_texts(json_t *item, const json_t *texts)
 {
-    (void)state;
-    json_t *all = load_golden(GOLDEN "tiny.json"), *item;
+    json_t *c;
     size_t i;
-    begin_comparing();
+    json_array_foreach(json_object_get(item, "cases"), i, c)
+    {
+        const json_t *k = json_object_get(c, "text");
+        if (json_is_integer(k))
+            json_object_set(c, "text", json_array_get(texts, (size_t)json_integer_value(k)));
+    }
+}
+
+static void check_small(const char *path)
+{
+    json_t *all = load_golden(path), *item;
+    size_t i;
     json_array_foreach(json_object_get(all, "tokenizers"), i, item)
     {
         const char *name = json_string_value(json_object_get(item, "name"));
@@ -242,11 +253,27 @@ static void small_tokenizers_equal_the_reference(void **state)
         json_object_set(tokenizer, "model",
                         json_array_get(json_object_get(all, "models"), (size_t)k));
         subject s = from_value(tokenizer);
+        look_up_texts(item, json_object_get(all, "texts"));
         check_cases(name, s.t, item);
         close_subject(&s);
     }
     json_decref(all);
+}
+
+static void small_tokenizers_equal_the_reference(void **state)
+{
+    (void)state;
+    begin_comparing();
+    check_small(GOLDEN "tiny.json");
     end_comparing(1500);
+}
+
+static void trained_vocabularies_of_every_model_equal_the_reference(void **state)
+{
+    (void)state;
+    begin_comparing();
+    check_small(GOLDEN "trained.json");
+    end_comparing(3000);
 }
 
 /* ---- real vocabularies */
@@ -628,7 +655,17 @@ static void what_is_not_built_is_refused_by_its_name_and_place(void **state)
         {"post_processor",
          "{\"type\":\"BertProcessing\",\"cls\":[\"x\",9999999],\"sep\":[\"y\",1]}",
          {"post_processor"}},
-        {"model/type", "\"WordPiece\"", {"model.type", "WordPiece"}},
+        {"model/type", "\"Bag\"", {"model", "Bag"}},
+        {"model", "{\"type\":\"WordPiece\",\"dropout\":1}", {"model", "dropout"}},
+        {"model", "{\"type\":\"Unigram\",\"vocab\":{}}", {"model", "vocab"}},
+        {"model", "{\"type\":\"Unigram\",\"vocab\":[[\"a\"]]}", {"vocab[0]"}},
+        {"model", "{\"type\":\"Unigram\",\"vocab\":[]}", {"vocabulary is empty"}},
+        {"model",
+         "{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",0]]}",
+         {"unk_id is 1", "0 to 0"}},
+        {"model",
+         "{\"type\":\"WordPiece\",\"max_input_chars_per_word\":-1,\"vocab\":{\"a\":0}}",
+         {"max_input_chars_per_word is -1"}},
         {"model/unk_token", "\"nowhere\"", {"unk_token", "nowhere"}}, /* A32 */
         {"model/merges", "[\"a zzz\"]", {"zzz"}},
         {"model/merges", "[\"ab\"]", {"merges[0]"}},
@@ -664,6 +701,33 @@ static void what_is_not_built_is_refused_by_its_name_and_place(void **state)
         assert_int_equal(blob.len, 0);
         tg_buf_deinit(&blob);
         tg_buf_deinit(&text);
+        json_decref(v);
+    }
+}
+
+/* The reference raises "WordPiece error: Missing [UNK] token" and its like for these texts. */
+static void a_model_without_an_unknown_token_refuses_what_it_does_not_know(void **state)
+{
+    (void)state;
+    static const char *const models[] = {
+        "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"a\":0,\"##b\":1}}",
+        "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"a\":0,\"ab\":1}}",
+        "{\"type\":\"Unigram\",\"unk_id\":null,\"vocab\":[[\"a\",-1.0],[\"b\",-2.5]]}",
+    };
+    for (size_t i = 0; i < TG_COUNT(models); i++) {
+        json_t *v = find_tiny("no decoder");
+        set_at(v, "model", models[i]);
+        set_at(v, "pre_tokenizer", "{\"type\":\"WhitespaceSplit\"}");
+        subject s = from_value(v);
+        tg_ids ids = {0};
+        tg_err e = {0};
+        encode(&ids, s.t, TG_STR("a ab"), (tg_encode_options){0});
+        assert_true(ids.len >= 2);
+        tg_encode_options o = {0};
+        assert_int_equal(tg_tokenizer_encode(&ids, s.t, TG_STR("a  ?"), &o, &e), TG_E_ARGUMENT);
+        assert_non_null(strstr(e.msg, "at byte 3"));
+        tg_ids_deinit(&ids);
+        close_subject(&s);
         json_decref(v);
     }
 }
@@ -1148,6 +1212,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_tokenizers_equal_the_reference),
+        cmocka_unit_test(trained_vocabularies_of_every_model_equal_the_reference),
         cmocka_unit_test(real_vocabularies_equal_the_reference),
         cmocka_unit_test(gguf_vocabularies_equal_llama_cpp),
         cmocka_unit_test(field_cases_of_real_vocabularies_hold),
@@ -1155,6 +1220,7 @@ int main(void)
         cmocka_unit_test(a_long_run_needs_no_stack),
         cmocka_unit_test(text_that_is_not_utf8_is_refused_with_its_offset),
         cmocka_unit_test(what_is_not_built_is_refused_by_its_name_and_place),
+        cmocka_unit_test(a_model_without_an_unknown_token_refuses_what_it_does_not_know),
         cmocka_unit_test(gguf_metadata_that_is_wrong_is_refused),
         cmocka_unit_test(byte_tokens_are_spelled_with_two_digits),
         cmocka_unit_test(a_gguf_file_without_a_pre_tokenizer_warns),
