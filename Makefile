@@ -109,6 +109,8 @@ endef
 .SECONDEXPANSION:
 $(B)/tests/unit/%: tests/unit/%.c $$(call libs,$$(firstword $$(subst /, ,$$*))) $(B)/flags
 	$(link_test)
+$(B)/tests/equal/%: tests/equal/%.c $(call libs,prompt) $(B)/flags
+	$(link_test)
 $(B)/tests/kernels/%: tests/kernels/%.c $(wildcard tests/kernels/*.h) $(call libs,kernel) $(B)/flags
 	$(link_test)
 $(B)/tests/parity/%: tests/parity/%.c $(wildcard tests/parity/parity.* tests/oracle/*.[ch]) $(call libs,api) $(B)/flags
