@@ -15,8 +15,26 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is printed is kept until it is this long: a million lines are not a million writes. */
+/* What is printed is kept until it is this long: a million lines are neither a million writes nor
+ * as much memory. */
 enum { FLUSH_BYTES = 1 << 20 };
+
+typedef struct tg_printer {
+    tg_buf b;
+    const tg_text *text;
+    tg_term *out;
+} tg_printer;
+
+/* All but the last byte, by which a report knows whether a comma follows. */
+static void flush_most(tg_printer *p)
+{
+    tg_buf *b = &p->b;
+    if (b->len < FLUSH_BYTES || b->is_failed) return;
+    tg_term_write(p->out, (tg_str){b->ptr, b->len - 1});
+    b->ptr[0] = b->ptr[b->len - 1];
+    b->ptr[1] = 0;
+    b->len = 1;
+}
 
 /* The texts of the input: borrowed from it; the lists are owned. */
 typedef struct tg_texts {
@@ -72,9 +90,10 @@ static tg_status split(tg_texts *x, const tg_input *in, bool is_lines, tg_err *e
 /* ---- one text's ids, in one of four forms */
 
 /* One line of decimals, which is what --ids of the other commands reads. */
-static tg_status add_ids(tg_buf *b, const tg_text *t, const tg_tokens *x, tg_err *e)
+static tg_status add_ids(tg_printer *p, const tg_tokens *x, tg_err *e)
 {
-    (void)t, (void)e;
+    tg_buf *b = &p->b;
+    (void)e;
     for (int32_t i = 0; i < x->n; i++)
         tg_buf_printf(b, "%s%" PRId32, i ? " " : "", x->ids[i]);
     tg_buf_add_byte(b, '\n');
@@ -108,11 +127,12 @@ static void add_flags(tg_buf *b, const tg_token *t)
 }
 
 /* A line a token. */
-static tg_status add_lines(tg_buf *b, const tg_text *t, const tg_tokens *x, tg_err *e)
+static tg_status add_lines(tg_printer *p, const tg_tokens *x, tg_err *e)
 {
-    for (int32_t i = 0; i < x->n; i++) {
+    tg_buf *b = &p->b;
+    for (int32_t i = 0; i < x->n; i++, flush_most(p)) {
         tg_token token;
-        TG_TRY(tg_text_get_token(&token, t, x->ids[i], e));
+        TG_TRY(tg_text_get_token(&token, p->text, x->ids[i], e));
         size_t start = b->len;
         tg_buf_printf(b, "%8" PRId32 "  %" PRId32 "-%" PRId32, x->ids[i], x->ranges[i].begin,
                       x->ranges[i].end);
@@ -125,9 +145,10 @@ static tg_status add_lines(tg_buf *b, const tg_text *t, const tg_tokens *x, tg_e
     return TG_OK;
 }
 
-static tg_status add_json(tg_buf *b, const tg_text *t, const tg_tokens *x, tg_err *e)
+static tg_status add_json(tg_printer *p, const tg_tokens *x, tg_err *e)
 {
-    (void)t, (void)e;
+    tg_buf *b = &p->b;
+    (void)e;
     tg_report_begin(b, NULL);
     tg_report_add_ids(b, "tokens", x->ids, x->n);
     tg_report_add_int(b, "count", x->n);
@@ -149,13 +170,14 @@ static void add_piece(tg_buf *b, tg_str s)
     tg_report_end_list(b);
 }
 
-static tg_status add_json_pieces(tg_buf *b, const tg_text *t, const tg_tokens *x, tg_err *e)
+static tg_status add_json_pieces(tg_printer *p, const tg_tokens *x, tg_err *e)
 {
+    tg_buf *b = &p->b;
     tg_report_begin(b, NULL);
     tg_report_begin_list(b, "tokens");
-    for (int32_t i = 0; i < x->n; i++) {
+    for (int32_t i = 0; i < x->n; i++, flush_most(p)) {
         tg_token token;
-        TG_TRY(tg_text_get_token(&token, t, x->ids[i], e));
+        TG_TRY(tg_text_get_token(&token, p->text, x->ids[i], e));
         tg_report_begin(b, NULL);
         tg_report_add_int(b, "id", x->ids[i]);
         tg_report_add_int(b, "begin", x->ranges[i].begin);
@@ -178,22 +200,19 @@ static tg_status add_json_pieces(tg_buf *b, const tg_text *t, const tg_tokens *x
 static tg_status print_tokens(const tg_texts *x, const tg_text *t, const tg_args *a, tg_term *out,
                               tg_err *e)
 {
-    static tg_status (*const forms[2][2])(tg_buf *, const tg_text *, const tg_tokens *,
-                                          tg_err *) = {{add_ids, add_lines},
-                                                       {add_json, add_json_pieces}};
+    static tg_status (*const forms[2][2])(tg_printer *, const tg_tokens *, tg_err *) = {
+        {add_ids, add_lines}, {add_json, add_json_pieces}};
     bool is_json = a->is_set[TG_OPT_JSON], is_show = a->is_set[TG_OPT_SHOW];
-    tg_buf b = {0};
+    tg_printer p = {.text = t, .out = out};
     tg_status s = TG_OK;
     for (int32_t i = 0; i < x->n && s == TG_OK && !tg_term_is_broken(out); i++) {
-        if (is_show && !is_json && i > 0) tg_buf_add_byte(&b, '\n'); /* tells texts apart */
-        s = forms[is_json][is_show](&b, t, &x->tokens[i], e);
-        if (s == TG_OK) s = tg_buf_check(&b, e);
-        if (s == TG_OK && (b.len > FLUSH_BYTES || i + 1 == x->n)) {
-            tg_term_write(out, tg_buf_str(&b));
-            tg_buf_clear(&b);
-        }
+        if (is_show && !is_json && i > 0) tg_buf_add_byte(&p.b, '\n'); /* tells texts apart */
+        s = forms[is_json][is_show](&p, &x->tokens[i], e);
+        flush_most(&p);
     }
-    tg_buf_deinit(&b);
+    if (s == TG_OK) s = tg_buf_check(&p.b, e);
+    if (s == TG_OK) tg_term_write(out, tg_buf_str(&p.b));
+    tg_buf_deinit(&p.b);
     return s;
 }
 
