@@ -99,7 +99,7 @@ TG_INLINE void tg_pair_score(const tg_pass *x, int n, int64_t r, int n_regs)
     for (int64_t d = 0; d < x->dim / 2; d++) {
         int64_t at = d * TG_PAGE_TOKENS + 16 * r;
         tg_v16 k[TG_PASS_REGS];
-        if (n_regs > 1) tg_pass_prefetch(TG_KV_F32, x->next_k, at, 16 * n_regs);
+        tg_pass_feed(x, tg_pass_lines(TG_KV_BF16, n_regs));
         for (int i = 0; i < n_regs; i++)
             k[i] = tg_v16_load((const float *)x->k + at + 16 * i, 16);
         for (int j = 0; j < n; j++) {
@@ -129,7 +129,7 @@ TG_INLINE void tg_pair_add_keys(const tg_pass *x, tg_pass_dims z, bool is_edge, 
     for (int32_t pair = from; pair < to; pair++) {
         int64_t at = pair * x->dim + z.d;
         tg_v16 v[TG_PASS_REGS];
-        if (z.n_regs > 1) tg_pass_prefetch(TG_KV_F32, x->next_v, at, 16 * z.n_regs);
+        tg_pass_feed(x, tg_pass_lines(TG_KV_BF16, z.n_regs));
         for (int r = 0; r < z.n_regs; r++)
             v[r] = tg_v16_load((const float *)x->v + at + 16 * r, z.lanes);
         for (int j = 0; j < z.n; j++) {

@@ -29,7 +29,7 @@ TG_INLINE void tg_q8_score(const tg_pass *x, int n, int64_t r, int n_regs)
         }
         for (int64_t row = ROWS * g; row < ROWS * (g + 1); row++) {
             tg_i16 k[TG_PASS_REGS];
-            if (n_regs > 1) tg_pass_prefetch(TG_KV_F32, x->next_k, row * TG_PAGE_TOKENS, 64);
+            tg_pass_feed(x, tg_pass_lines(TG_KV_Q8, n_regs));
             for (int c = 0; c < n_regs; c++)
                 k[c] = tg_i16_load((const char *)x->k + row * ROW + 64 * (r + c), 16);
             for (int j = 0; j < n; j++) {
@@ -89,7 +89,7 @@ TG_INLINE void tg_q8_add_dims(const tg_pass *x, tg_pass_dims z)
     for (int32_t four = x->low / 4; four < (x->high + 3) / 4; four++) {
         int64_t at = four * x->dim + z.d;
         tg_i16 v[TG_PASS_REGS];
-        if (z.n_regs > 1) tg_pass_prefetch(TG_KV_F32, x->next_v, at, 16 * z.n_regs);
+        tg_pass_feed(x, tg_pass_lines(TG_KV_Q8, z.n_regs));
         for (int r = 0; r < z.n_regs; r++)
             v[r] = tg_i16_load((const char *)x->v + 4 * (at + 16 * r), z.lanes);
         for (int j = 0; j < z.n; j++) {
@@ -118,8 +118,10 @@ TG_INLINE void tg_q8_attend(const tg_pass *x, int n, int regs)
     }
     tg_pass_soften(x, TG_KV_Q8, n, low, high);
     tg_pass_weigh(x, n);
-    for (int j = 0; j < n; j++)
+    for (int j = 0; j < n; j++) {
+        tg_pass_feed(x, (int)(x->dim / 8 + n - 1) / n); /* as many lines as scales have */
         tg_q8_code(x, j, low, high);
+    }
     int64_t d = 0;
     for (; d + 16 * regs <= x->dim; d += 16 * regs)
         tg_q8_add_dims(x, (tg_pass_dims){n, regs, d, 16});
