@@ -205,6 +205,7 @@ static tg_status merge_by_queue(tg_tok_scratch *s, int32_t n, tg_err *e)
 static void emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end)
 {
     tg_ids_push(s->out, id);
+    if (s->is_noting) s->noted[s->n_noted++] = (tg_span){begin, end};
     if (!s->spans) return;
     if (v->origin)
         tg_spans_push(s->spans, v->origin[begin].begin, v->origin[end - 1].end);
@@ -285,10 +286,72 @@ static bool encode_whole(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, uin
     return true;
 }
 
+/* ---- words seen before */
+
+typedef tg_status encode_fn(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, tg_err *e);
+static encode_fn encode_word, encode_part;
+
+static void emit_known(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, const tg_word_entry *x)
+{
+    for (int i = 0; i < x->n_ids; i++)
+        emit(s, v, x->ids[i], at + x->begin[i], at + x->end[i]);
+}
+
+/* What encoding [w.begin, w.end) gave: ids from `from` on, and the bytes noted for each. */
+static void remember(tg_tok_scratch *s, tg_word_cache *cache, const tg_word_key *key, tg_span w,
+                     size_t from, int32_t first)
+{
+    size_t n = s->out->len - from;
+    if (n > TG_WORD_MAX_IDS || s->out->is_failed) return;
+    tg_word_entry x = {.key = *key, .n_bytes = (uint8_t)(w.end - w.begin), .n_ids = (uint8_t)n};
+    for (size_t i = 0; i < n; i++) {
+        tg_span at = s->noted[first + (int32_t)i];
+        x.ids[i] = s->out->ptr[from + i];
+        x.begin[i] = (uint8_t)(at.begin - w.begin);
+        x.end[i] = (uint8_t)(at.end - w.begin);
+    }
+    tg_word_cache_add(cache, &x);
+}
+
+/* Looks a short word up among those seen, or encodes it and keeps what came out. A word may be
+ * made of parts that come through here too; what they note is the word's. */
+static tg_status encode_known(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, bool is_part,
+                              tg_err *e)
+{
+    /* With ignore_merges the same bytes may give other ids as a word than as a part of one. */
+    tg_word_cache *cache = &s->known[is_part && (s->t->h->flags & TG_TOK_IGNORE_MERGES)];
+    encode_fn *encode = is_part ? encode_part : encode_word;
+    size_t n = (size_t)(w.end - w.begin);
+    if (n > TG_WORD_MAX_BYTES) return encode(s, v, w, e);
+    tg_word_key key = tg_word_key_of(v->ptr + w.begin, n);
+    const tg_word_entry *x = tg_word_cache_find(cache, &key, n);
+    if (x) {
+        emit_known(s, v, w.begin, x);
+        return TG_OK;
+    }
+    bool was_noting = s->is_noting;
+    if (!was_noting) s->n_noted = 0;
+    int32_t first = s->n_noted;
+    size_t from = s->out->len;
+    s->is_noting = true;
+    tg_status status = encode(s, v, w, e);
+    s->is_noting = was_noting;
+    if (status == TG_OK) remember(s, cache, &key, w, from, first);
+    return status;
+}
+
+/* ---- parts of words */
+
 /* A part between seams. Merging it alone gives what merging the whole would give it. */
 static tg_status encode_part(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, tg_err *e)
 {
     return encode_whole(s, v, w, TG_TOK_IS_WHOLE) ? TG_OK : tg_bpe_merge(s, v, w, e);
+}
+
+static bool has_seam_bit(const tg_tokenizer *t, uint32_t hash)
+{
+    uint32_t bit = hash & t->seam_mask;
+    return t->seams[bit >> 5] >> (bit & 31) & 1;
 }
 
 /* Cuts the word where no token holds the two characters side by side: no merge can reach across,
@@ -297,25 +360,32 @@ static tg_status encode_part(tg_tok_scratch *s, const tg_tok_view *v, tg_span w,
 static tg_status encode_between_seams(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, tg_err *e)
 {
     const tg_tokenizer *t = s->t;
+    bool is_bytes = t->h->flags & TG_TOK_BYTE_LEVEL; /* whose tokens may hold parts of characters */
     int32_t begin = w.begin, left, right;
     int n = tg_utf8_decode(v->ptr + w.begin, (size_t)(w.end - w.begin), &left);
     for (int32_t i = w.begin + TG_MAX(n, 1); i < w.end; i += TG_MAX(n, 1), left = right) {
         n = tg_utf8_decode(v->ptr + i, (size_t)(w.end - i), &right);
-        uint32_t bit = tg_tok_seam_hash(left, right) & t->seam_mask;
-        if (t->seams[bit >> 5] >> (bit & 31) & 1) continue;
-        TG_TRY(encode_part(s, v, (tg_span){begin, i}, e));
+        if (has_seam_bit(t, tg_tok_seam_hash(left, right)) ||
+            (is_bytes && has_seam_bit(t, tg_tok_byte_seam_hash(v->ptr[i - 1], v->ptr[i]))))
+            continue;
+        TG_TRY(encode_known(s, v, (tg_span){begin, i}, true, e));
         begin = i;
     }
-    return encode_part(s, v, (tg_span){begin, w.end}, e);
+    if (begin == w.begin) return tg_bpe_merge(s, v, w, e); /* the word was looked up already */
+    return encode_known(s, v, (tg_span){begin, w.end}, true, e);
 }
 
-tg_status tg_bpe_encode(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg_err *e)
+static tg_status encode_word(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg_err *e)
 {
     uint32_t flags = s->t->h->flags;
-    if (word.begin >= word.end) return TG_OK;
     /* With ignore_merges any token will do, whatever merging would make of its key. */
     bool ignores_merges = flags & TG_TOK_IGNORE_MERGES;
     if (encode_whole(s, v, word, ignores_merges ? 0 : TG_TOK_IS_WHOLE)) return TG_OK;
     if (flags & TG_TOK_HAS_SEAMS) return encode_between_seams(s, v, word, e);
     return tg_bpe_merge(s, v, word, e);
+}
+
+tg_status tg_bpe_encode(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg_err *e)
+{
+    return word.begin < word.end ? encode_known(s, v, word, false, e) : TG_OK;
 }

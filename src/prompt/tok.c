@@ -98,6 +98,12 @@ uint32_t tg_tok_seam_hash(int32_t left_cp, int32_t right_cp)
     return tg_tok_merge_hash(left_cp, right_cp);
 }
 
+/* Beyond all code points. */
+uint32_t tg_tok_byte_seam_hash(char left, char right)
+{
+    return tg_tok_merge_hash(0x200000 | (uint8_t)left, 0x200000 | (uint8_t)right);
+}
+
 /* Printable characters of Latin-1 stand for their own byte; the other 68 bytes, in order, for the
  * characters from U+0100 on. It is the alphabet of GPT-2's vocabulary. */
 static bool stands_for_itself(int byte)
@@ -233,6 +239,7 @@ static tg_status check_sections(const tg_tok_header *h, tg_err *e)
         [TG_TOK_AFFIX] = {4, (int64_t)h->n_prefix + h->n_suffix, false},
         [TG_TOK_SCORES] = {8, h->model == TG_TOK_UNIGRAM ? h->n_vocab : 0, false},
         [TG_TOK_KEY_TRIE] = {sizeof(tg_keytrie_unit), -1, false},
+        [TG_TOK_DFA] = {TG_DFA_ALIGN, -1, false},
     };
     for (int k = 0; k < TG_TOK_SECTION_COUNT; k++) {
         tg_tok_range r = h->sections[k];
@@ -340,18 +347,32 @@ static void find_inner_node(tg_tokenizer *t)
         t->inner_node = tg_keytrie_find_child(&t->key_trie, t->inner_node, (uint8_t)mark[i]);
 }
 
-/* Machine code for a pattern is the one thing that cannot lie in the blob; a tenth of a millisecond
- * each. */
-static tg_status compile_patterns(tg_tokenizer *t, tg_err *e)
+static tg_status open_pattern(tg_tokenizer *t, int32_t i, tg_err *e)
+{
+    const tg_tok_step *p = &t->steps[i];
+    const tg_tok_range *dfa = &t->h->sections[TG_TOK_DFA];
+    if (p->dfa == 0) {
+        tg_str pattern = {t->strings + p->a_at, p->a_bytes};
+        return tg_regex_new(&t->regex[i], pattern, e);
+    }
+    uint64_t at = ((uint64_t)p->dfa - 1) * TG_DFA_ALIGN;
+    if (at >= dfa->n_bytes ||
+        !tg_dfa_open(&t->dfa[i], (const char *)t->h + dfa->at + at, (size_t)(dfa->n_bytes - at)))
+        return corrupt(e, "the automaton of a pattern");
+    return TG_OK;
+}
+
+/* Patterns without an automaton become machine code, which cannot lie in the blob: a tenth of a
+ * millisecond each. */
+static tg_status open_patterns(tg_tokenizer *t, tg_err *e)
 {
     int32_t n = t->h->n_norm + t->h->n_pre;
     t->regex = TG_ARENA_ARRAY(&t->arena, tg_regex *, n);
-    if (!t->regex) return tg_fail_nomem(e, (size_t)n * sizeof(void *), "the patterns");
-    for (int32_t i = 0; i < n; i++) {
-        const tg_tok_step *p = &t->steps[i];
-        if (p->op != TG_TOK_SPLIT_REGEX && p->op != TG_TOK_REPLACE_REGEX) continue;
-        TG_TRY(tg_regex_new(&t->regex[i], (tg_str){t->strings + p->a_at, p->a_bytes}, e));
-    }
+    t->dfa = TG_ARENA_ARRAY(&t->arena, tg_dfa, n);
+    if (!t->regex || !t->dfa) return tg_fail_nomem(e, (size_t)n * sizeof(tg_dfa), "the patterns");
+    for (int32_t i = 0; i < n; i++)
+        if (t->steps[i].op == TG_TOK_SPLIT_REGEX || t->steps[i].op == TG_TOK_REPLACE_REGEX)
+            TG_TRY(open_pattern(t, i, e));
     return TG_OK;
 }
 
@@ -375,9 +396,10 @@ tg_status tg_tokenizer_open(tg_tokenizer **out, const void *blob, size_t n_bytes
     t->arena = arena;
     t->h = blob;
     set_views(t);
-    tg_status s = check_steps(t, e);
+    t->spares = TG_ARENA_NEW(&t->arena, tg_tok_spares);
+    tg_status s = t->spares ? check_steps(t, e) : tg_fail_nomem(e, sizeof *t, "a tokenizer");
     if (s == TG_OK) find_inner_node(t);
-    if (s == TG_OK) s = compile_patterns(t, e);
+    if (s == TG_OK) s = open_patterns(t, e);
     if (s != TG_OK) {
         tg_tokenizer_close(t);
         return s;
@@ -386,11 +408,39 @@ tg_status tg_tokenizer_open(tg_tokenizer **out, const void *blob, size_t n_bytes
     return TG_OK;
 }
 
+/* ---- spare scratches */
+
+static tg_tok_scratch *take_spare(const tg_tokenizer *t)
+{
+    for (int i = 0; i < TG_TOK_MAX_SPARES; i++) {
+        tg_tok_scratch *s = atomic_exchange(&t->spares->at[i], NULL);
+        if (s) return s;
+    }
+    return TG_NEW(tg_tok_scratch);
+}
+
+static void free_scratch(tg_tok_scratch *s)
+{
+    if (!s) return;
+    tg_tok_scratch_deinit(s);
+    tg_mem_free(s);
+}
+
+static void put_spare(const tg_tokenizer *t, tg_tok_scratch *s)
+{
+    tg_tok_scratch_trim(s);
+    for (int i = 0; s && i < TG_TOK_MAX_SPARES; i++)
+        s = atomic_exchange(&t->spares->at[i], s); /* what lay there looks for another place */
+    free_scratch(s);
+}
+
 void tg_tokenizer_close(tg_tokenizer *t)
 {
     if (!t) return;
     for (int32_t i = 0; t->regex && i < t->h->n_norm + t->h->n_pre; i++)
         tg_regex_free(t->regex[i]);
+    for (int i = 0; t->spares && i < TG_TOK_MAX_SPARES; i++)
+        free_scratch(t->spares->at[i]);
     tg_arena arena = t->arena;
     tg_arena_deinit(&arena);
 }
@@ -447,7 +497,7 @@ static void emit_added(tg_tok_scratch *s, const tg_tok_view *v, int32_t k, tg_sp
 /* True only for a damaged trie: contents are whole characters, and PCRE2 relies on it. */
 static bool is_inside_char(tg_str text, size_t at)
 {
-    return text.ptr && at < text.len && ((unsigned char)text.ptr[at] & 0xc0) == 0x80;
+    return text.ptr && at < text.len && tg_tok_is_tail(text.ptr[at]);
 }
 
 /* Cuts the text at the added tokens of one trie and hands what lies between to `encode_rest`. */
@@ -523,6 +573,8 @@ tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tokenizer *t, t
     s->out = out;
     s->spans = o->spans;
     s->pinned = -1;
+    for (size_t i = 0; i < TG_COUNT(s->known); i++)
+        tg_word_cache_begin(&s->known[i]);
     tg_tok_view v = {text.ptr, text.len, NULL, 0};
     if (o->add_special) emit_affix(s, 0, h->n_prefix, 0);
     if (text.len)
@@ -537,9 +589,13 @@ tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tokenizer *t, t
 tg_status tg_tokenizer_encode(tg_ids *out, const tg_tokenizer *t, tg_str text,
                               const tg_encode_options *o, tg_err *e)
 {
-    tg_tok_scratch s = {0};
-    tg_status status = tg_tok_encode(&s, out, t, text, o, e);
-    tg_tok_scratch_deinit(&s);
+    tg_tok_scratch *s = take_spare(t);
+    if (!s) return tg_fail_nomem(e, sizeof *s, "encoding a text");
+    tg_status status = tg_tok_encode(s, out, t, text, o, e);
+    if (status == TG_OK)
+        put_spare(t, s);
+    else
+        free_scratch(s);
     return status;
 }
 

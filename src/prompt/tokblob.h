@@ -17,10 +17,14 @@
 #include "prompt/keytrie.h"
 #include "prompt/pairs.h"
 #include "prompt/tok.h"
+#include "prompt/tokcache.h"
+#include "prompt/tokdfa.h"
 #include "prompt/tokregex.h"
 
+#include <stdatomic.h>
+
 #define TG_TOK_MAGIC "TGTOKENS"
-enum { TG_TOK_VERSION = 2, TG_TOK_ALIGN = 64 };
+enum { TG_TOK_VERSION = 3, TG_TOK_ALIGN = 64 };
 
 typedef enum tg_tok_section {
     TG_TOK_KEY_AT,    /* uint32 [n_symbols + 1]: begin of each key in KEYS */
@@ -31,7 +35,7 @@ typedef enum tg_tok_section {
     TG_TOK_SLOTS,     /* tg_tok_slot [power of two]: key -> id, open addressing */
     TG_TOK_MERGES,    /* tg_tok_merge [power of two]: (left, right) -> rank, id */
     TG_TOK_BYTE_IDS,  /* int32 [256]: symbol of a byte, or -1 */
-    TG_TOK_SEAMS,     /* uint32 [power of two]: bits of the pairs of characters inside tokens */
+    TG_TOK_SEAMS,     /* uint32 [power of two]: bits of the neighbours inside tokens */
     TG_TOK_STEPS,     /* tg_tok_step [n_norm + n_pre] */
     TG_TOK_STRINGS,   /* bytes that steps and added tokens refer to */
     TG_TOK_ADDED,     /* tg_tok_added [n_added], in the order of the file */
@@ -40,6 +44,7 @@ typedef enum tg_tok_section {
     TG_TOK_AFFIX,     /* int32 [n_prefix + n_suffix]: ids put around a text */
     TG_TOK_SCORES,    /* double [n_vocab]: Unigram's, empty for other models */
     TG_TOK_KEY_TRIE,  /* tg_keytrie_unit [..]: keys to ids, where the model walks along a word */
+    TG_TOK_DFA,       /* images of tokdfa.h, for patterns that have one */
     TG_TOK_SECTION_COUNT
 } tg_tok_section;
 
@@ -171,7 +176,7 @@ typedef struct tg_tok_step {
     uint32_t op;
     int32_t x, y;
     uint32_t a_at, a_bytes, b_at, b_bytes; /* in STRINGS */
-    uint32_t reserved;
+    uint32_t dfa;                          /* 1 + where in DFA, in units of TG_DFA_ALIGN; 0: none */
 } tg_tok_step;
 
 _Static_assert(sizeof(tg_tok_node) == 12 && sizeof(tg_tok_step) == 32, "layouts of the blob");
@@ -199,8 +204,17 @@ struct tg_tokenizer {
     const tg_tok_node *trie[2]; /* raw, normalized */
     uint32_t n_nodes[2];
     tg_regex **regex; /* [n_norm + n_pre], NULL where a step has none; owned */
-    tg_arena arena;   /* owns this object too */
+    tg_dfa *dfa;      /* the same; a step with a pattern has the one or the other */
+    struct tg_tok_spares *spares;
+    tg_arena arena; /* owns this object too */
 };
+
+/* Scratches between two calls, so that a short text asks for no memory. Any thread takes one and
+ * puts it back; whoever finds none makes one. */
+enum { TG_TOK_MAX_SPARES = 8 };
+typedef struct tg_tok_spares {
+    struct tg_tok_scratch *_Atomic at[TG_TOK_MAX_SPARES];
+} tg_tok_spares;
 
 /* ---- text on its way: bytes, and where each came from */
 
@@ -239,14 +253,20 @@ typedef struct tg_tok_scratch {
     size_t n_symbols; /* capacity */
     tg_pairs pairs;
     tg_lattice_step *path;
-    double *best;          /* scores of the last places, a ring */
-    size_t n_path, n_best; /* capacities */
+    double *best;                     /* scores of the last places, a ring */
+    size_t n_path, n_best;            /* capacities */
+    tg_word_cache known[2];           /* words seen, and parts where those may differ */
+    tg_span noted[TG_WORD_MAX_BYTES]; /* while is_noting: the bytes of each id of a short word */
+    int32_t n_noted;
+    bool is_noting;
     tg_tokenizer const *t;
     tg_ids *out;
     tg_spans *spans; /* NULL: not asked for */
 } tg_tok_scratch;
 
 void tg_tok_scratch_deinit(tg_tok_scratch *s);
+/* Gives back all memory but what the next text of moderate length would only ask for again. */
+void tg_tok_scratch_trim(tg_tok_scratch *s);
 
 /* tok.c: tg_tokenizer_encode with memory that outlives the call; one tokenizer a scratch. After an
  * error it must be given back before it is used again. */
@@ -282,11 +302,18 @@ int32_t tg_tok_find_key(const tg_tokenizer *t, const char *key, size_t n);
 uint64_t tg_tok_hash(const char *key, size_t n);
 uint32_t tg_tok_merge_hash(int32_t left, int32_t right);
 uint32_t tg_tok_seam_hash(int32_t left_cp, int32_t right_cp);
+uint32_t tg_tok_byte_seam_hash(char left, char right);
 
 TG_INLINE tg_str tg_tok_key(const tg_tokenizer *t, int32_t id)
 {
     uint32_t a = t->key_at[id], b = t->key_at[id + 1];
     return a <= b && b <= t->n_key_bytes ? (tg_str){t->keys + a, b - a} : (tg_str){"", 0};
+}
+
+/* Whether the byte continues a character of UTF-8. */
+TG_INLINE bool tg_tok_is_tail(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
 }
 
 /* ---- the byte alphabet of byte-level vocabularies: each byte has a printable character */

@@ -303,32 +303,49 @@ static tg_status make_slots(tg_tok_build *b, tables *t, tg_err *e)
     return TG_OK;
 }
 
-/* Sets the bits of all pairs of neighbours inside keys; returns how many bits were new. */
+/* Sets the bits of the seam before byte k of a key, a byte that begins a character: of the two
+ * characters there, or of the two bytes where a token of a byte-level vocabulary holds but a part
+ * of one of them. Returns how many bits were new. */
+static size_t set_seam(tg_str key, size_t k, uint32_t *bits, uint32_t mask)
+{
+    int32_t left = -1, right = -1;
+    size_t begin = k - 1;
+    while (begin > 0 && tg_tok_is_tail(key.ptr[begin]))
+        begin--;
+    bool is_left = tg_utf8_decode(key.ptr + begin, k - begin, &left) == (int)(k - begin);
+    bool is_right = tg_utf8_decode(key.ptr + k, key.len - k, &right) > 0;
+    uint32_t bit = (is_left && is_right ? tg_tok_seam_hash(left, right)
+                                        : tg_tok_byte_seam_hash(key.ptr[k - 1], key.ptr[k])) &
+                   mask;
+    bool is_new = !(bits[bit >> 5] >> (bit & 31) & 1);
+    bits[bit >> 5] |= 1u << (bit & 31);
+    return is_new;
+}
+
+/* Sets the bits of all neighbours inside keys. */
 static size_t set_seams(const tg_tok_build *b, uint32_t *bits, uint32_t mask)
 {
     size_t n_new = 0;
     for (int32_t i = 0; i < b->n_entries; i++) {
         const tg_tok_entry *x = &b->entries[i];
         if (!(x->flags & TG_TOK_IS_MODEL) || !x->key.ptr) continue;
-        int32_t left = -1, right;
-        for (size_t k = 0, n; k < x->key.len; k += n, left = right) {
-            n = (size_t)TG_MAX(tg_utf8_decode(x->key.ptr + k, x->key.len - k, &right), 1);
-            if (left < 0) continue;
-            uint32_t bit = tg_tok_seam_hash(left, right) & mask;
-            n_new += !(bits[bit >> 5] >> (bit & 31) & 1);
-            bits[bit >> 5] |= 1u << (bit & 31);
-        }
+        for (size_t k = 1; k < x->key.len; k++)
+            if (!tg_tok_is_tail(x->key.ptr[k])) n_new += set_seam(x->key, k, bits, mask);
     }
     return n_new;
 }
 
-/* Seams are worth having where words are long (no byte alphabet with its pattern before it), and
- * right where every character has symbols of its own and byte tokens take no part in merges. */
+/* Seams are right where every character has symbols of its own and byte tokens take no part in
+ * merges; in a byte-level vocabulary, where every byte has one. */
 static bool may_have_seams(const tg_tok_build *b)
 {
-    if (!b->may_cut || (b->h.flags & TG_TOK_BYTE_LEVEL) || b->h.word_prefix_bytes ||
-        b->h.word_suffix_bytes)
-        return false;
+    if (b->h.word_prefix_bytes || b->h.word_suffix_bytes) return false;
+    if (b->h.flags & TG_TOK_BYTE_LEVEL) {
+        for (int i = 0; i < 256; i++)
+            if (b->byte_ids[i] < 0) return false;
+        return true;
+    }
+    if (!b->may_cut) return false;
     for (uint32_t i = 0; i <= b->merge_mask; i++) {
         const tg_tok_merge *m = &b->merges[i];
         if (m->left < 0) continue;
@@ -383,10 +400,14 @@ tg_status tg_tok_build_normalize_added(tg_tok_build *b, tg_err *e)
 {
     /* As much of an open tokenizer as its normalizers need. */
     tg_regex **regex = TG_ARENA_ARRAY(&b->arena, tg_regex *, b->h.n_norm);
+    tg_dfa *dfa = TG_ARENA_ARRAY(&b->arena, tg_dfa, b->h.n_norm);
     const tg_tok_step *steps = (const void *)tg_buf_cstr(&b->steps);
-    tg_tokenizer t = {
-        .h = &b->h, .steps = steps, .strings = tg_buf_cstr(&b->strings), .regex = regex};
-    tg_status status = regex ? TG_OK : no_memory(e, (size_t)b->h.n_norm * sizeof(void *));
+    tg_tokenizer t = {.h = &b->h,
+                      .steps = steps,
+                      .strings = tg_buf_cstr(&b->strings),
+                      .regex = regex,
+                      .dfa = dfa};
+    tg_status status = regex && dfa ? TG_OK : no_memory(e, (size_t)b->h.n_norm * sizeof(void *));
     for (int32_t i = 0; i < b->h.n_norm && status == TG_OK; i++)
         if (steps[i].op == TG_TOK_REPLACE_REGEX)
             status =
@@ -589,6 +610,29 @@ static tg_status refine(tg_tok_build *b, tables *t, tg_err *e)
     return s;
 }
 
+/* One pattern's, where it has one; what is wrong with a pattern is said when it is opened. */
+static tg_status add_dfa(tg_tok_build *b, tg_tok_step *step, tg_buf *images, tg_err *e)
+{
+    tg_buf pattern = {0};
+    bool is_built = false;
+    size_t at = images->len;
+    tg_str source = {b->strings.ptr + step->a_at, step->a_bytes};
+    tg_status s = tg_regex_translate(&pattern, source, e);
+    if (s == TG_OK) s = tg_dfa_build(images, tg_buf_str(&pattern), &is_built, e);
+    tg_buf_deinit(&pattern);
+    if (is_built) step->dfa = (uint32_t)(at / TG_DFA_ALIGN) + 1;
+    return s;
+}
+
+static tg_status make_dfas(tg_tok_build *b, tables *t, tg_err *e)
+{
+    tg_tok_step *steps = (void *)b->steps.ptr;
+    for (int32_t i = 0; i < b->h.n_norm + b->h.n_pre; i++)
+        if (steps[i].op == TG_TOK_SPLIT_REGEX || steps[i].op == TG_TOK_REPLACE_REGEX)
+            TG_TRY(add_dfa(b, &steps[i], &t->at[TG_TOK_DFA], e));
+    return TG_OK;
+}
+
 static tg_status finish(tg_tok_build *b, tables *t, tg_buf *blob, tg_err *e)
 {
     if (b->h.n_vocab < 1) return tg_fail(e, TG_E_CORRUPT, "the tokenizer's vocabulary is empty");
@@ -604,6 +648,7 @@ static tg_status finish(tg_tok_build *b, tables *t, tg_buf *blob, tg_err *e)
     TG_TRY(make_added(b, t, e));
     TG_TRY(make_scores(b, t, e));
     TG_TRY(make_key_trie(b, t, e));
+    TG_TRY(make_dfas(b, t, e));
     TG_TRY(refine(b, t, e));
     tg_buf out = {0};
     tg_status s = write_blob(b, t, &out, e);

@@ -416,20 +416,32 @@ static tg_status compile(tg_regex *r, tg_str pattern, tg_str source, tg_err *e)
     return TG_OK;
 }
 
-tg_status tg_regex_new(tg_regex **out, tg_str pattern, tg_err *e)
+static tg_status new_compiled(tg_regex **out, tg_str pattern, tg_str source, tg_err *e)
 {
-    tg_buf translated = {0};
     tg_regex *r = TG_NEW(tg_regex);
     *out = NULL;
     if (!r) return tg_fail_nomem(e, sizeof *r, "a pattern");
-    tg_status s = tg_regex_translate(&translated, pattern, e);
-    if (s == TG_OK) s = compile(r, tg_buf_str(&translated), pattern, e);
-    tg_buf_deinit(&translated);
+    tg_status s = compile(r, pattern, source, e);
     if (s == TG_OK)
         *out = r;
     else
         tg_regex_free(r);
     return s;
+}
+
+tg_status tg_regex_new(tg_regex **out, tg_str pattern, tg_err *e)
+{
+    tg_buf translated = {0};
+    *out = NULL;
+    tg_status s = tg_regex_translate(&translated, pattern, e);
+    if (s == TG_OK) s = new_compiled(out, tg_buf_str(&translated), pattern, e);
+    tg_buf_deinit(&translated);
+    return s;
+}
+
+tg_status tg_regex_new_translated(tg_regex **out, tg_str pattern, tg_err *e)
+{
+    return new_compiled(out, pattern, pattern, e);
 }
 
 void tg_regex_free(tg_regex *r)

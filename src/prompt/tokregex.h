@@ -13,6 +13,8 @@ typedef struct tg_regex tg_regex;
 
 /* Translates and compiles; machine code where PCRE2 has it. Shared by any number of threads. */
 TG_MUST_USE tg_status tg_regex_new(tg_regex **out, tg_str pattern, tg_err *e);
+/* The same for a pattern that is translated already. */
+TG_MUST_USE tg_status tg_regex_new_translated(tg_regex **out, tg_str pattern, tg_err *e);
 void tg_regex_free(tg_regex *r); /* accepts NULL */
 
 /* One thread's working memory. {0} is empty. */

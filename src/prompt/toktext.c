@@ -24,7 +24,28 @@ void tg_tok_scratch_deinit(tg_tok_scratch *s)
     tg_mem_free(s->path);
     tg_mem_free(s->best);
     tg_pairs_deinit(&s->pairs);
+    for (size_t i = 0; i < TG_COUNT(s->known); i++)
+        tg_word_cache_deinit(&s->known[i]);
     *s = (tg_tok_scratch){0};
+}
+
+void tg_tok_scratch_trim(tg_tok_scratch *s)
+{
+    enum { KEPT_BYTES = 1 << 18 }; /* of each list */
+    for (size_t i = 0; i < TG_COUNT(s->text); i++) {
+        if (s->text[i].bytes.size > KEPT_BYTES) tg_buf_deinit(&s->text[i].bytes);
+        if (s->text[i].origin.size > KEPT_BYTES / sizeof(tg_span))
+            tg_spans_deinit(&s->text[i].origin);
+    }
+    for (size_t i = 0; i < TG_COUNT(s->words); i++)
+        if (s->words[i].size > KEPT_BYTES / sizeof(tg_span)) tg_spans_deinit(&s->words[i]);
+    if (s->matches.size > KEPT_BYTES / sizeof(tg_span)) tg_spans_deinit(&s->matches);
+    if (s->n_symbols > KEPT_BYTES / sizeof *s->symbols) {
+        tg_mem_free(s->symbols);
+        s->symbols = NULL;
+        s->n_symbols = 0;
+    }
+    if (s->pairs.head) tg_pairs_deinit(&s->pairs); /* a long word's */
 }
 
 /* ---- writing a new text */
@@ -72,7 +93,8 @@ typedef struct rewrite {
     const tg_tok_view *v;
     const tg_tok_step *step;
     const tg_regex *regex;
-    tg_str a, b; /* the step's strings */
+    const tg_dfa *dfa; /* `next` NULL: regex */
+    tg_str a, b;       /* the step's strings */
     tg_tok_text *dst;
     tg_err *e;
 } rewrite;
@@ -274,15 +296,25 @@ static tg_status run_replace(rewrite *r, tg_span w)
     return TG_OK;
 }
 
+static tg_status find_pattern(const rewrite *r, tg_str word, size_t from, size_t *begin,
+                              size_t *end)
+{
+    if (!r->dfa->next) return tg_regex_find(r->regex, &r->s->regex, word, from, begin, end, r->e);
+    if (tg_dfa_find(r->dfa, word, from, begin, end)) return TG_OK;
+    return tg_fail(r->e, TG_E_LIMIT,
+                   "a pattern of the tokenizer takes too many steps on this text of %zu bytes",
+                   word.len);
+}
+
 /* The next match of a word at or after *from, with the rule of both libraries for empty matches:
  * none right behind the match before. Offsets are the word's. */
-static tg_status find_match(tg_tok_scratch *s, const tg_regex *regex, tg_str word, size_t *from,
-                            size_t *last_end, size_t *begin, size_t *end, tg_err *e)
+static tg_status find_match(const rewrite *r, tg_str word, size_t *from, size_t *last_end,
+                            size_t *begin, size_t *end)
 {
     for (;;) {
         *begin = SIZE_MAX;
         if (*from > word.len) return TG_OK;
-        TG_TRY(tg_regex_find(regex, &s->regex, word, *from, begin, end, e));
+        TG_TRY(find_pattern(r, word, *from, begin, end));
         if (*begin == SIZE_MAX) return TG_OK;
         bool is_empty = *begin == *end;
         *from = *end;
@@ -304,7 +336,7 @@ static tg_status run_replace_regex(rewrite *r, tg_span w)
     tg_str word = {r->v->ptr + w.begin, (size_t)(w.end - w.begin)};
     size_t at = 0, from = 0, last_end = SIZE_MAX, begin, end, base = (size_t)w.begin;
     for (;;) {
-        TG_TRY(find_match(r->s, r->regex, word, &from, &last_end, &begin, &end, r->e));
+        TG_TRY(find_match(r, word, &from, &last_end, &begin, &end));
         if (begin == SIZE_MAX) break;
         keep(r->dst, r->v, base + at, base + begin);
         put(r->dst, r->v, base + begin, base + end, r->b.ptr, r->b.len);
@@ -351,7 +383,7 @@ static tg_status find_regex_parts(rewrite *r, tg_str word)
 {
     size_t at = 0, from = 0, last_end = SIZE_MAX, begin, end;
     for (;;) {
-        TG_TRY(find_match(r->s, r->regex, word, &from, &last_end, &begin, &end, r->e));
+        TG_TRY(find_match(r, word, &from, &last_end, &begin, &end));
         if (begin == SIZE_MAX) break;
         if (begin > at) push_part(&r->s->matches, at, begin, r->step->y);
         push_part(&r->s->matches, begin, end, !r->step->y);
@@ -475,6 +507,7 @@ tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t fr
                      .v = v,
                      .step = step,
                      .regex = t->regex[k],
+                     .dfa = &t->dfa[k],
                      .e = e,
                      .a = {t->strings + step->a_at, step->a_bytes},
                      .b = {t->strings + step->b_at, step->b_bytes},
