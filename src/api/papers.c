@@ -40,8 +40,6 @@ static tg_status read_gguf_vocab(tg_gguf_vocab *v, const tg_gguf *g, tg_arena *a
     TG_TRY(tg_gguf_get_strs(g, "tokenizer.ggml.merges", a, &merges, &n_merges, &is_present, e));
     TG_TRY(tg_gguf_get_f32s(g, "tokenizer.ggml.scores", a, &scores, &n_scores, &is_present, e));
     TG_TRY(tg_gguf_get_i32s(g, "tokenizer.ggml.token_type", a, &types, &n_types, &is_present, e));
-    if (n_tokens == 0)
-        return tg_fail(e, TG_E_CORRUPT, "key 'tokenizer.ggml.tokens' is absent or empty");
     if ((scores && n_scores != n_tokens) || (types && n_types != n_tokens))
         return tg_fail(e, TG_E_CORRUPT,
                        "the vocabulary has %lld tokens but %lld scores and %lld types",
@@ -66,7 +64,7 @@ static tg_status compile_gguf(tg_buf *blob, const tg_gguf *g, tg_err *e)
     tg_arena a = {0};
     tg_gguf_vocab v;
     tg_status s = read_gguf_vocab(&v, g, &a, e);
-    if (s == TG_OK && v.n_tokens > 0) s = tg_tokenizer_compile_gguf(blob, &v, e);
+    if (s == TG_OK && v.model.len > 0) s = tg_tokenizer_compile_gguf(blob, &v, e);
     tg_arena_deinit(&a);
     return s;
 }

@@ -432,6 +432,149 @@ static void older_files_name_added_tokens_too(void **state)
     tg_buf_deinit(&text);
 }
 
+/* ---- ways to cut words: tokenizer.ggml.pre */
+
+/* CRC-32 as zlib has it, over ids of four bytes. */
+static uint32_t sum_ids(const tg_ids *ids)
+{
+    uint32_t c = UINT32_MAX;
+    for (size_t i = 0; i < ids->len * 4; i++) {
+        c ^= (uint32_t)ids->ptr[i / 4] >> (8 * (i % 4)) & 255;
+        for (int k = 0; k < 8; k++)
+            c = c >> 1 ^ (c & 1 ? 0xedb88320 : 0);
+    }
+    return ~c;
+}
+
+static tg_str *list_of(const json_t *v)
+{
+    const json_t *x;
+    size_t i;
+    tg_str *out = TG_NEW_ARRAY(tg_str, json_array_size(v));
+    json_array_foreach(v, i, x) out[i] = str_of(x);
+    return out;
+}
+
+/* What one name makes of every text; a text without a sum is one that the reference cuts by
+ * characters it does not see. */
+static void check_pre(const tg_gguf_vocab *v, const json_t *texts, const json_t *sums)
+{
+    tg_buf blob = {0};
+    tg_tokenizer *t = NULL;
+    tg_ids ids = {0};
+    tg_err e = {0};
+    const json_t *x;
+    size_t i;
+    if (tg_tokenizer_compile_gguf(&blob, v, &e) != TG_OK) fail_msg("%s: %s", v->pre.ptr, e.msg);
+    if (tg_tokenizer_open(&t, blob.ptr, blob.len, &e) != TG_OK) fail_msg("%s", e.msg);
+    json_array_foreach(texts, i, x)
+    {
+        char sum[16];
+        const char *want = json_string_value(json_array_get(sums, i));
+        if (!want) continue;
+        tg_ids_clear(&ids);
+        if (tg_tokenizer_encode(&ids, t, str_of(x), &(tg_encode_options){0}, &e) != TG_OK)
+            fail_msg("%s: %s", v->pre.ptr, e.msg);
+        snprintf(sum, sizeof sum, "%08x", sum_ids(&ids));
+        n_cases++;
+        if (strcmp(sum, want) != 0) report(v->pre.ptr, str_of(x), "ids", &ids);
+    }
+    tg_ids_deinit(&ids);
+    tg_tokenizer_close(t);
+    tg_buf_deinit(&blob);
+}
+
+static void words_are_cut_as_each_name_says(void **state)
+{
+    (void)state;
+    json_t *all = load_golden("pre.json"), *list;
+    const char *name;
+    const json_t *tokens = json_object_get(all, "tokens"), *merges = json_object_get(all, "merges");
+    tg_gguf_vocab v = {.model = TG_STR("gpt2"),
+                       .tokens = list_of(tokens),
+                       .merges = list_of(merges),
+                       .n_tokens = (int32_t)json_array_size(tokens),
+                       .n_merges = (int32_t)json_array_size(merges),
+                       .bos_id = TG_TOKEN_NONE,
+                       .eos_id = TG_TOKEN_NONE,
+                       .unk_id = TG_TOKEN_NONE,
+                       .pad_id = TG_TOKEN_NONE};
+    begin_comparing();
+    json_object_foreach(json_object_get(all, "names"), name, list)
+    {
+        v.pre = tg_str_from_cstr(name);
+        check_pre(&v, json_object_get(all, "texts"),
+                  json_array_get(json_object_get(all, "lists"), (size_t)json_integer_value(list)));
+    }
+    tg_mem_free((void *)(uintptr_t)v.tokens);
+    tg_mem_free((void *)(uintptr_t)v.merges);
+    json_decref(all);
+    end_comparing(30000);
+}
+
+/* Files of both alphabets under one model name: the name of the pre-tokenizer decides. */
+static void marked_vocabularies_go_by_their_pre_tokenizer(void **state)
+{
+    (void)state;
+    static const tg_str tokens[] = {{"a", 1},
+                                    {"\xe2\x96\x81", 3},
+                                    {"\xe2\x96\x81"
+                                     "a",
+                                     4},
+                                    {"<0x0A>", 6},
+                                    {"\n", 1}};
+    static const int32_t types[] = {1, 1, 1, 6, 1};
+    static const tg_str merges[] = {{"\xe2\x96\x81 a", 5}};
+    tg_gguf_vocab v = {.model = TG_STR("gpt2"),
+                       .pre = TG_STR("sarvam-moe"),
+                       .tokens = tokens,
+                       .types = types,
+                       .merges = merges,
+                       .n_tokens = 5,
+                       .n_merges = 1,
+                       .bos_id = 0,
+                       .eos_id = TG_TOKEN_NONE,
+                       .unk_id = TG_TOKEN_NONE,
+                       .pad_id = TG_TOKEN_NONE};
+    static const int32_t bare[] = {2, 4, 0}, begun[] = {0, 2, 4, 0};
+    static const struct {
+        const char *model, *pre;
+        const int32_t *want;
+        size_t n;
+    } rows[] = {
+        {"gpt2", "sarvam-moe", bare, 3}, {"gpt2", "gemma4", begun, 4}, {"gemma4", "", begun, 4}};
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        tg_buf blob = {0};
+        tg_tokenizer *t = NULL;
+        tg_ids ids = {0};
+        v.model = tg_str_from_cstr(rows[i].model);
+        v.pre = tg_str_from_cstr(rows[i].pre);
+        assert_int_equal(tg_tokenizer_compile_gguf(&blob, &v, NULL), TG_OK);
+        assert_int_equal(tg_tokenizer_open(&t, blob.ptr, blob.len, NULL), TG_OK);
+        tg_encode_options o = {.add_special = true};
+        assert_int_equal(tg_tokenizer_encode(&ids, t, TG_STR(" a\na"), &o, NULL), TG_OK);
+        assert_int_equal(ids.len, rows[i].n);
+        assert_memory_equal(ids.ptr, rows[i].want, rows[i].n * sizeof *ids.ptr);
+        tg_ids_deinit(&ids);
+        tg_tokenizer_close(t);
+        tg_buf_deinit(&blob);
+    }
+}
+
+static void gguf_models_that_are_not_built_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rwkv", "plamo2",   "hybriddna", "whitespace",
+                                        "none", "no_vocab", "unheard-of"};
+    for (size_t i = 0; i < TG_COUNT(names); i++) {
+        tg_buf blob = {0};
+        tg_err e = {0};
+        tg_gguf_vocab v = {.model = tg_str_from_cstr(names[i])};
+        assert_int_equal(tg_tokenizer_compile_gguf(&blob, &v, &e), TG_E_UNSUPPORTED);
+        assert_non_null(strstr(e.msg, names[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -440,6 +583,9 @@ int main(void)
         cmocka_unit_test(sentencepiece_settings_that_are_not_built_are_named),
         cmocka_unit_test(the_files_beside_a_vocabulary_are_read_strictly),
         cmocka_unit_test(older_files_name_added_tokens_too),
+        cmocka_unit_test(words_are_cut_as_each_name_says),
+        cmocka_unit_test(marked_vocabularies_go_by_their_pre_tokenizer),
+        cmocka_unit_test(gguf_models_that_are_not_built_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
