@@ -64,10 +64,9 @@ $(B)/kernel/avx512.o $(B)/kernel/avx512_%.o: TIER = $(TIER_avx512)
 $(B)/kernel/avx512_attend_bf16.o: TIER = $(TIER_avx512) -mavx512bf16
 
 # A changed flag rebuilds everything; the file changes only when its content does.
+$(B)/flags: FLAGS = $(CC) $(CFLAGS) $(TIER_avx2) $(TIER_avx512)
 $(B)/flags: FORCE
-	@mkdir -p $(B)
-	@echo '$(CC) $(CFLAGS) $(TIER_avx2) $(TIER_avx512)' | cmp -s - $@ || \
-	  echo '$(CC) $(CFLAGS) $(TIER_avx2) $(TIER_avx512)' > $@
+	@mkdir -p $(B); echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
 
 $(B)/%.o: src/%.c $(B)/flags
 	@mkdir -p $(@D)
@@ -109,6 +108,8 @@ endef
 .SECONDEXPANSION:
 $(B)/tests/unit/%: tests/unit/%.c $$(call libs,$$(firstword $$(subst /, ,$$*))) $(B)/flags
 	$(link_test)
+$(B)/tests/equal/%: tests/equal/%.c $(call libs,prompt) $(B)/flags
+	$(link_test)
 $(B)/tests/kernels/%: tests/kernels/%.c $(wildcard tests/kernels/*.h) $(call libs,kernel) $(B)/flags
 	$(link_test)
 $(B)/tests/parity/%: tests/parity/%.c $(wildcard tests/parity/parity.* tests/oracle/*.[ch]) $(call libs,api) $(B)/flags
@@ -125,7 +126,6 @@ $(B)/fuzz/%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(call libs,api) $(B)/flags
 fuzz: $(FUZZ:%=$(B)/fuzz/%)
 fuzz-seeds: fuzz
 	@tools/run-fuzz-seeds $(B)
-
 tests: $(TESTS)
 test: tests
 	@tools/run-tests $(TESTS)
@@ -144,8 +144,6 @@ goldens: # what transformers says of the real models, anew
 	@"$$(tools/venv)" tools/goldens
 peers: all # ratios to llama.cpp, both run in rotation
 	@tools/peers && tests/bench/compare
-
 clean:
 	rm -rf $(B)
-
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -79,6 +79,30 @@ typedef struct tg_opened_text {
     char *path;
 } tg_opened_text;
 
+/* Without a tokenizer tokenizer_config.json still spells the tokens that templates write. */
+static tg_status set_named_tokens(tg_chat *chat, const tg_checkpoint *c, tg_err *e)
+{
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+    const json_t *config = tg_checkpoint_get_json(c, TG_HF_TOKENIZER_CONFIG);
+    for (size_t i = 0; i < TG_COUNT(names); i++) {
+        tg_str token;
+        bool is_present;
+        TG_TRY(tg_hf_get_token(config, names[i], &token, &is_present,
+                               tg_checkpoint_get_part_path(c, TG_HF_TOKENIZER_CONFIG), e));
+        if (is_present) TG_TRY(tg_chat_set_token(chat, names[i], token, e));
+    }
+    return TG_OK;
+}
+
+static tg_status open_papers(tg_opened_text *x, const tg_checkpoint *c, tg_err *e)
+{
+    TG_TRY(tg_papers_read_texts(&x->papers, c, e));
+    tg_str blob = tg_buf_str(&x->papers.tokenizer);
+    TG_TRY(tg_chat_new(&x->text.chat, tg_buf_str(&x->papers.chat), tg_buf_str(&x->papers.named),
+                       x->path, e));
+    return blob.len ? open_tokenizer(&x->text, blob, e) : set_named_tokens(x->text.chat, c, e);
+}
+
 /* The checkpoint is closed again: the papers are copies. */
 static tg_status open_source(tg_opened_text *x, const char *path, tg_err *e)
 {
@@ -86,12 +110,8 @@ static tg_status open_source(tg_opened_text *x, const char *path, tg_err *e)
     TG_TRY(tg_give_text(&x->path, tg_str_from_cstr(path), e));
     x->text.path = x->path;
     TG_TRY(tg_checkpoint_open_texts(&c, path, e));
-    tg_status s = tg_papers_read_texts(&x->papers, c, e);
+    tg_status s = open_papers(x, c, e);
     tg_checkpoint_close(c);
-    if (s == TG_OK)
-        s = tg_chat_new(&x->text.chat, tg_buf_str(&x->papers.chat), tg_buf_str(&x->papers.named),
-                        x->path, e);
-    if (s == TG_OK) s = open_tokenizer(&x->text, tg_buf_str(&x->papers.tokenizer), e);
     for (int32_t i = 0; s == TG_OK && x->text.tokenizer; i++) {
         const char *doubt = tg_tokenizer_find_warning(x->text.tokenizer, i);
         if (!doubt) break;

@@ -65,6 +65,20 @@ static void add_layers(work *w)
     }
 }
 
+/* Logits lie in the step's own memory from the product on, and what is done to them is done in
+ * place. */
+static void place_logits(work *w, const tg_program *p, int32_t value)
+{
+    for (int32_t i = w->plan->n_instrs - 1; i >= 0; i--) {
+        const tg_instr *x = &w->instrs[i];
+        if (x->out != value) continue;
+        w->values[value].offset = TG_IO_LOGITS;
+        w->values[value].width = TG_MIN(p->n_vocab, w->values[value].width);
+        if (x->op != TG_OP_SCALE && x->op != TG_OP_CAP) return;
+        value = x->in[0];
+    }
+}
+
 static void fill(work *w, const tg_program *p)
 {
     const tg_graph *g = w->g;
@@ -90,8 +104,7 @@ static void fill(work *w, const tg_program *p)
     const tg_instr *sample = &w->instrs[w->plan->n_instrs - 1];
     TG_ASSERT(sample->op == TG_OP_SAMPLE); /* tg_build_output put it there */
     w->values[sample->out].offset = TG_IO_IDS;
-    w->values[sample->in[0]].offset = TG_IO_LOGITS;
-    w->values[sample->in[0]].width = TG_MIN(p->n_vocab, w->values[sample->in[0]].width);
+    place_logits(w, p, sample->in[0]);
 }
 
 tg_status tg_graph_specialise(const tg_graph *g, const tg_program *p, tg_kind kind,

@@ -110,6 +110,7 @@ static void attend_block(query_set *z, const tg_step *s, const tg_instr *x, int3
         .first = z->first,
         .last = z->last,
         .scale = x->attrs.scale,
+        .cap = x->attrs.cap,
         .is_more = to->is_more,
         .m = to->m,
         .l = to->l,

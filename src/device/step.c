@@ -268,6 +268,38 @@ static void run_rms_norm(tg_step *s, const tg_instr *x, int32_t layer, int32_t t
                                  x->attrs.eps);
 }
 
+static void run_layer_norm(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    const float *w = get_vector(s, x, TG_SLOT_W, layer);
+    const float *bias = get_vector(s, x, TG_SLOT_BIAS, layer);
+    int64_t begin, end, in_stride, out_stride;
+    const float *in = tg_step_value(s, x->in[0], &in_stride);
+    float *out = tg_step_value(s, x->out, &out_stride);
+    tg_step_share(s, thread, tg_step_n_rows(s, x->out), &begin, &end);
+    for (int64_t t = begin; t < end; t++)
+        s->kernels->layer_norm(out + t * out_stride, in + t * in_stride, w, bias,
+                               s->plan->values[x->out].width, x->attrs.eps);
+}
+
+/* Scale and cap: row by row, over a copy where the result has a place of its own. */
+static void run_each(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    (void)layer;
+    int64_t begin, end, in_stride, out_stride;
+    const float *in = tg_step_value(s, x->in[0], &in_stride);
+    float *out = tg_step_value(s, x->out, &out_stride);
+    int32_t width = s->plan->values[x->out].width;
+    tg_step_share(s, thread, tg_step_n_rows(s, x->out), &begin, &end);
+    for (int64_t t = begin; t < end; t++) {
+        float *y = out + t * out_stride;
+        if (out != in) memcpy(y, in + t * in_stride, (size_t)width * sizeof *y);
+        if (x->op == TG_OP_SCALE)
+            s->kernels->scale(y, width, x->attrs.scale);
+        else
+            s->kernels->cap(y, width, x->attrs.cap);
+    }
+}
+
 static void run_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     int32_t role = x->weights[TG_SLOT_W];
@@ -600,6 +632,9 @@ static tg_step_fn *const handlers[TG_OP_COUNT] = {
     [TG_OP_GLU_MATMUL] = run_glu_matmul,
     [TG_OP_MATMUL_ADD] = run_matmul_add,
     [TG_OP_NORM_ADD] = run_norm_add,
+    [TG_OP_LAYER_NORM] = run_layer_norm,
+    [TG_OP_SCALE] = run_each,
+    [TG_OP_CAP] = run_each,
 };
 
 void tg_step_handle(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)

@@ -250,7 +250,7 @@ tg_value tg_build_layer_end(tg_build *b, tg_value x)
     return (tg_value){b->stream};
 }
 
-void tg_build_output(tg_build *b, tg_value x, tg_weight_role head)
+void tg_build_output(tg_build *b, tg_value x, tg_weight_role head, float scale, float cap)
 {
     if (is_failed(b)) return;
     if (b->block != &b->g->tail) {
@@ -258,7 +258,12 @@ void tg_build_output(tg_build *b, tg_value x, tg_weight_role head)
         return;
     }
     tg_value rows = emit(b, node_of(TG_OP_ROWS, x.id, TG_NONE));
-    tg_value logits = tg_build_matmul(b, rows, head, TG_W_COUNT);
+    tg_value logits = tg_build_scale(b, tg_build_matmul(b, rows, head, TG_W_COUNT), scale);
+    if (cap != 0) {
+        tg_node n = node_of(TG_OP_CAP, logits.id, TG_NONE);
+        n.attrs.cap = cap;
+        logits = emit(b, n);
+    }
     tg_value ids = emit(b, node_of(TG_OP_SAMPLE, logits.id, TG_NONE));
     b->g->tail.out = ids.id;
     b->block = NULL;
@@ -279,6 +284,24 @@ tg_value tg_build_rms_norm(tg_build *b, tg_value x, tg_weight_role w, float eps)
     tg_node n = node_of(TG_OP_RMS_NORM, x.id, TG_NONE);
     n.weights[0] = (int32_t)w;
     n.attrs.eps = eps;
+    return emit(b, n);
+}
+
+tg_value tg_build_layer_norm(tg_build *b, tg_value x, tg_weight_role w, tg_weight_role bias,
+                             float eps)
+{
+    tg_node n = node_of(TG_OP_LAYER_NORM, x.id, TG_NONE);
+    n.weights[TG_SLOT_W] = (int32_t)w;
+    if (bias != TG_W_COUNT && is_present(b, bias)) n.weights[TG_SLOT_BIAS] = (int32_t)bias;
+    n.attrs.eps = eps;
+    return emit(b, n);
+}
+
+tg_value tg_build_scale(tg_build *b, tg_value x, float scale)
+{
+    if (scale == 1) return x;
+    tg_node n = node_of(TG_OP_SCALE, x.id, TG_NONE);
+    n.attrs.scale = scale;
     return emit(b, n);
 }
 
@@ -325,6 +348,7 @@ tg_value tg_build_attention(tg_build *b, tg_value q, const tg_attention *a)
     n.attrs.n_kv_heads = a->n_kv_heads;
     n.attrs.head_dim = a->head_dim;
     n.attrs.scale = a->scale;
+    n.attrs.cap = a->cap;
     n.attrs.window = a->window;
     return emit(b, n);
 }

@@ -112,7 +112,13 @@ tg_value tg_build_layer_begin(tg_build *b, int32_t layer, tg_value x);
 tg_value tg_build_layer_end(tg_build *b, tg_value x);
 
 tg_value tg_build_rms_norm(tg_build *b, tg_value x, tg_weight_role w, float eps);
-/* Each head of head_dim numbers alone; x unchanged when the weight is absent. */
+/* bias: a role, or TG_W_COUNT for none. */
+tg_value tg_build_layer_norm(tg_build *b, tg_value x, tg_weight_role w, tg_weight_role bias,
+                             float eps);
+/* x times a number; x unchanged when that is 1. */
+tg_value tg_build_scale(tg_build *b, tg_value x, float scale);
+/* Each head of head_dim numbers alone, or the whole width at once (0); x unchanged when the weight
+ * is absent. */
 tg_value tg_build_head_norm(tg_build *b, tg_value x, tg_weight_role w, int32_t head_dim, float eps);
 /* bias: a role, or TG_W_COUNT for none. */
 tg_value tg_build_matmul(tg_build *b, tg_value x, tg_weight_role w, tg_weight_role bias);
@@ -123,13 +129,15 @@ void tg_build_kv_write(tg_build *b, tg_value k, tg_value v, int32_t n_kv_heads, 
 typedef struct tg_attention {
     int32_t n_heads, n_kv_heads, head_dim;
     float scale;
+    float cap;      /* of the scores; 0: none */
     int32_t window; /* 0: all */
 } tg_attention;
 
 tg_value tg_build_attention(tg_build *b, tg_value q, const tg_attention *a);
 tg_value tg_build_glu(tg_build *b, tg_value gate, tg_value up, int32_t act);
 tg_value tg_build_add(tg_build *b, tg_value residual, tg_value y);
-/* The wanted rows, their logits by `head`, and the sampler: ends the graph. */
-void tg_build_output(tg_build *b, tg_value x, tg_weight_role head);
+/* The wanted rows, their logits by `head` times `scale`, capped after that (0: not), and the
+ * sampler: ends the graph. */
+void tg_build_output(tg_build *b, tg_value x, tg_weight_role head, float scale, float cap);
 
 #endif

@@ -134,11 +134,24 @@ static tg_status check_act(const tg_infer *x, tg_err *e)
     return act >= 0 && act < TG_N_ACTS ? TG_OK : fail(x, e, "activation %d is unknown", act);
 }
 
+static tg_status infer_scale(const tg_infer *x, tg_err *e)
+{
+    return isfinite(x->attrs->scale) ? TG_OK : fail(x, e, "the scale is not a finite number");
+}
+
+static tg_status infer_cap(const tg_infer *x, tg_err *e)
+{
+    float cap = x->attrs->cap;
+    return isfinite(cap) && cap > 0
+               ? TG_OK
+               : fail(x, e, "the cap is %g; it must be a finite number above 0", (double)cap);
+}
+
 static tg_status infer_embed(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
     TG_TRY(check_tokens(x, e));
     if (x->in[0].width != 1) return fail(x, e, "tokens are %d wide instead of 1", x->in[0].width);
-    if (!isfinite(x->attrs->scale)) return fail(x, e, "the scale is not a finite number");
+    TG_TRY(infer_scale(x, e));
     out->width = (int32_t)x->weights[0].cols;
     return TG_OK;
 }
@@ -150,6 +163,13 @@ static tg_status infer_rms_norm(const tg_infer *x, tg_err *e)
         return fail(x, e, "heads of %d do not divide a width of %d", n, width);
     TG_TRY(check_eps(x, true, e));
     return check_vector(x, 0, n ? n : width, e);
+}
+
+static tg_status infer_layer_norm(const tg_infer *x, tg_err *e)
+{
+    TG_TRY(check_eps(x, true, e));
+    TG_TRY(check_vector(x, TG_SLOT_W, x->in[0].width, e));
+    return check_vector(x, TG_SLOT_BIAS, x->in[0].width, e);
 }
 
 /* matmul and matmul_add; the residual of the latter is input 0. */
@@ -183,7 +203,8 @@ static tg_status infer_attention(const tg_infer *x, tg_err *e)
     TG_TRY(check_tokens(x, e));
     TG_TRY(check_heads(x, x->attrs->n_heads, x->in[0].width, "q", e));
     if (x->attrs->window < 0) return fail(x, e, "the window is %d; 0 means none", x->attrs->window);
-    if (!isfinite(x->attrs->scale)) return fail(x, e, "the scale is not a finite number");
+    TG_TRY(infer_scale(x, e));
+    if (x->attrs->cap != 0) TG_TRY(infer_cap(x, e));
     return check_grouping(x, e);
 }
 
@@ -302,6 +323,9 @@ tg_status tg_infer_value(tg_value_info *out, const tg_infer *x, tg_err *e)
     case TG_OP_QKV: return infer_qkv(x, out, e);
     case TG_OP_GLU_MATMUL: return infer_glu_matmul(x, out, e);
     case TG_OP_NORM_ADD: return infer_norm_add(x, e);
+    case TG_OP_LAYER_NORM: return infer_layer_norm(x, e);
+    case TG_OP_SCALE: return infer_scale(x, e);
+    case TG_OP_CAP: return infer_cap(x, e);
     case TG_OP_COUNT: break;
     }
     return fail(x, e, "the operation has no shape rule");

@@ -53,8 +53,8 @@ bool tg_weight_role_is_per_layer(tg_weight_role role);
 /* No tensor of a checkpoint: made at export. */
 bool tg_weight_role_is_computed(tg_weight_role role);
 
-/* Slots in the order of ops.def: of matmul (and matmul_add), qkv, glu_matmul. The only slot of
- * embed, rms_norm, rope and norm_add is 0. */
+/* Slots in the order of ops.def: of matmul (and matmul_add; layer_norm has its bias there too),
+ * qkv, glu_matmul. The first slot of embed, the norms, rope and norm_add is 0. */
 enum { TG_SLOT_W = 0, TG_SLOT_BIAS = 1, TG_SLOT_NORM = 2 };
 enum {
     TG_SLOT_QKV_Q,
@@ -79,8 +79,9 @@ enum {
 /* Attributes of a node or an instruction; each op reads those its row speaks of, the rest are zero.
  * Plain numbers without padding: plans hold them as they are. */
 typedef struct tg_attrs {
-    float eps;       /* rms_norm and every op with a norm slot */
-    float scale;     /* embed: factor; attention: of the scores */
+    float eps;       /* norms and every op with a norm slot */
+    float scale;     /* embed, scale: factor; attention: of the scores */
+    float cap;       /* cap; attention: of the scaled scores, 0: none */
     int32_t n_heads; /* query heads */
     int32_t n_kv_heads;
     int32_t head_dim;
@@ -90,7 +91,7 @@ typedef struct tg_attrs {
     int32_t kv_group;   /* of kv_write, attention and qkv: set by compile/group.c, TG_NONE before */
 } tg_attrs;
 
-_Static_assert(sizeof(tg_attrs) == 36, "attributes are part of the program's format");
+_Static_assert(sizeof(tg_attrs) == 40, "attributes are part of the program's format");
 
 /* Number of activation functions and their names; the values are tg_act of kernel/kernel.h. */
 enum { TG_N_ACTS = 2 };

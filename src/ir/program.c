@@ -36,9 +36,9 @@ typedef struct plan_record {
 /* Arrays are written as they lie in memory: no hidden padding may be among them. */
 _Static_assert(sizeof(header) == 8 + 2 * 4 + 8 + 12 * 4 + 8 + 8 * 24 + 4 * 8, "header has holes");
 _Static_assert(sizeof(plan_record) == 10 * 4 + 5 * 8, "plan_record has holes");
-_Static_assert(sizeof(tg_kv_group) == 24 && sizeof(tg_layer) == 8, "format of version 2");
-_Static_assert(sizeof(tg_weight_entry) == 56, "format of version 2");
-_Static_assert(sizeof(tg_plan_value) == 24 && sizeof(tg_segment) == 16, "format of version 2");
+_Static_assert(sizeof(tg_kv_group) == 24 && sizeof(tg_layer) == 8, "format of version 3");
+_Static_assert(sizeof(tg_weight_entry) == 56, "format of version 3");
+_Static_assert(sizeof(tg_plan_value) == 24 && sizeof(tg_segment) == 16, "format of version 3");
 _Static_assert(sizeof(tg_instr) == 4 * (2 + TG_MAX_INPUTS + TG_MAX_WEIGHTS) + sizeof(tg_attrs),
                "tg_instr has holes");
 

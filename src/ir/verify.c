@@ -220,6 +220,12 @@ static bool overlap(const tg_plan *x, const tg_plan_value *a, const tg_plan_valu
            b->offset < a->offset + tg_plan_value_bytes(x, a);
 }
 
+/* May change logits where they lie. */
+static bool is_over_logits(int32_t op)
+{
+    return op == TG_OP_SCALE || op == TG_OP_CAP;
+}
+
 /* Where inputs and result lie: the step's own buffers are for the ops that know them, and a result
  * is written over its first input entirely or not at all. */
 static tg_status check_places(const tg_plan *x, const tg_instr *n, tg_err *e)
@@ -230,12 +236,13 @@ static tg_status check_places(const tg_plan *x, const tg_instr *n, tg_err *e)
         int64_t at = x->values[n->in[i]].offset;
         bool is_right = n->op == TG_OP_EMBED    ? at == TG_IO_TOKENS
                         : n->op == TG_OP_SAMPLE ? at == TG_IO_LOGITS
+                        : is_over_logits(n->op) ? at >= 0 || at == TG_IO_LOGITS
                                                 : at >= 0;
         if (!is_right) return tg_fail(e, TG_E_CORRUPT, "input %d is in the wrong buffer", i);
     }
     if (!out) return TG_OK;
     if ((n->op == TG_OP_SAMPLE) != (out->offset == TG_IO_IDS) || out->offset == TG_IO_TOKENS ||
-        (out->offset == TG_IO_LOGITS && n->op != TG_OP_MATMUL))
+        (out->offset == TG_IO_LOGITS && n->op != TG_OP_MATMUL && !is_over_logits(n->op)))
         return tg_fail(e, TG_E_CORRUPT, "its result is in the wrong buffer");
     bool is_in_place = x->values[n->in[0]].offset == out->offset;
     if (is_in_place ? !tg_op_can_be_in_place((tg_op)n->op) : tg_op_is_always_in_place((tg_op)n->op))

@@ -100,6 +100,52 @@ static void rms_norm(float *y, const float *x, const float *w, int32_t n, float 
     }
 }
 
+static void layer_norm(float *y, const float *x, const float *w, const float *bias, int32_t n,
+                       float eps)
+{
+    const __m256 zero = _mm256_setzero_ps();
+    __m256 lo = zero, hi = zero;
+    for (int32_t i = 0; i < n; i += 16) {
+        lo = _mm256_add_ps(lo, tg_load8(x + i, n - i));
+        if (n - i > 8) hi = _mm256_add_ps(hi, tg_load8(x + i + 8, n - i - 8));
+    }
+    __m256 mean = _mm256_set1_ps(tg_fold_sum(lo, hi) / (float)n);
+    lo = hi = zero;
+    for (int32_t i = 0; i < n; i += 8) /* stored first: absent elements are read back as 0 */
+        tg_store8(y + i, n - i, _mm256_sub_ps(tg_load8(x + i, n - i), mean));
+    for (int32_t i = 0; i < n; i += 16) {
+        __m256 a = tg_load8(y + i, n - i);
+        __m256 b = n - i > 8 ? tg_load8(y + i + 8, n - i - 8) : zero;
+        lo = _mm256_fmadd_ps(a, a, lo);
+        hi = _mm256_fmadd_ps(b, b, hi);
+    }
+    __m256 r = _mm256_set1_ps(1.0f / sqrtf(tg_fold_sum(lo, hi) / (float)n + eps));
+    for (int32_t i = 0; i < n; i += 8) {
+        __m256 v = _mm256_mul_ps(tg_load8(y + i, n - i), r);
+        v = _mm256_mul_ps(v, tg_load8(w + i, n - i));
+        if (bias) v = _mm256_add_ps(v, tg_load8(bias + i, n - i));
+        tg_store8(y + i, n - i, v);
+    }
+}
+
+static void scale(float *y, int32_t n, float factor)
+{
+    const __m256 f = _mm256_set1_ps(factor);
+    for (int32_t i = 0; i < n; i += 8)
+        tg_store8(y + i, n - i, _mm256_mul_ps(tg_load8(y + i, n - i), f));
+}
+
+static void cap(float *y, int32_t n, float c)
+{
+    const __m256 by = _mm256_set1_ps(c), one = _mm256_set1_ps(1.0f), two = _mm256_set1_ps(2.0f);
+    for (int32_t i = 0; i < n; i += 8) {
+        __m256 x = _mm256_div_ps(tg_load8(y + i, n - i), by);
+        __m256 e = tg_exp8(_mm256_mul_ps(two, x));
+        e = _mm256_div_ps(two, _mm256_add_ps(one, e));
+        tg_store8(y + i, n - i, _mm256_mul_ps(by, _mm256_sub_ps(one, e)));
+    }
+}
+
 static void rope(float *x, const float *cos, const float *sin, int32_t n_rot)
 {
     int32_t half = n_rot / 2;
@@ -149,6 +195,9 @@ void tg_kernels_fill_avx2(tg_kernels *k)
 {
     k->quantize = quantize;
     k->rms_norm = rms_norm;
+    k->layer_norm = layer_norm;
+    k->scale = scale;
+    k->cap = cap;
     k->rope = rope;
     k->glu[TG_ACT_SILU] = glu_silu;
     k->glu[TG_ACT_GELU_TANH] = glu_gelu_tanh;

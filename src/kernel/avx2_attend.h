@@ -45,7 +45,7 @@ _Static_assert(sizeof(tg_pass_memory) <= TG_ATTEND_SCRATCH_BYTES,
 typedef struct tg_pass {
     const void *k, *v;
     int64_t dim;
-    float scale;
+    float scale, cap;
     bool is_more; /* merge into m, l, o */
     const float *const *q;
     float *m, *l, *o;
@@ -120,6 +120,14 @@ TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r
             tg_v16_store(x->t->p[j] + 16 * (r + i), 16, tg_v16_mul(tg_v16_set(x->scale), s[j][i]));
 }
 
+/* Contract 15. */
+TG_INLINE tg_v16 tg_pass_cap(tg_v16 s, float cap)
+{
+    tg_v16 c = tg_v16_set(cap), one = tg_v16_set(1), two = tg_v16_set(2);
+    tg_v16 e = tg_v16_exp(tg_v16_mul(two, tg_v16_div(s, c)));
+    return tg_v16_mul(c, tg_v16_sub(one, tg_v16_div(two, tg_v16_add(one, e))));
+}
+
 /* m, l and probabilities of n queries from their scores, of which only those of registers [low,
  * high) exist. Unseen places may hold anything. Scores of bf16 and q8 are not yet scaled. All
  * queries go side by side: one alone would wait for each of its operations. */
@@ -127,6 +135,7 @@ TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int n, int low,
 {
     tg_v16 top[TG_PASS_MAX], sum[TG_PASS_MAX];
     float scale = type == TG_KV_Q8 ? x->scale * 0x1p-5f : x->scale;
+    bool has_cap = x->cap > 0;
     for (int j = 0; j < n; j++)
         top[j] = tg_v16_set(-INFINITY);
     for (int r = low; r < high; r++) /* max(new, old): new > old ? new : old */
@@ -135,7 +144,8 @@ TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int n, int low,
             tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);
             tg_v16 s = tg_v16_load(p, 16);
             if (type >= TG_KV_BF16) s = tg_v16_mul(tg_v16_set(scale), s);
-            if (type >= TG_KV_BF16) tg_v16_store(p, 16, s);
+            if (has_cap) s = tg_pass_cap(s, x->cap);
+            if (type >= TG_KV_BF16 || has_cap) tg_v16_store(p, 16, s);
             top[j] = tg_v16_max(tg_v16_select(seen, s, tg_v16_set(-INFINITY)), top[j]);
         }
     tg_v16_store(x->t->m, 16, tg_v16_fold_each_max(top, n));
@@ -300,6 +310,7 @@ TG_INLINE void tg_pass_run_all(const tg_attend *a, int most, tg_pass_fn *const *
                  .v = a->v,
                  .dim = a->head_dim,
                  .scale = a->scale,
+                 .cap = a->cap,
                  .is_more = a->is_more,
                  .t = a->scratch};
     x.t->feed = x.t->feed_end = a->next;

@@ -82,7 +82,13 @@
  *     winv = 255 / wmax; c_j = rintf(w_j * winv); o_d = (wmax / 255) * (float)(exact sum of c_j *
  *     v_code_jd over visible j). Where wmax is not finite o_d is NaN, where winv is not finite +0.
  *     Merging as in 12. Error as in 12 over the codes, and wmax / 510 * the sum of |v_code_jd|.
+ * 12d. With a cap the scaled scores go through 15 before m is found.
  * 13. sample: see tg_sample_row.
+ * 14. layer_norm: m = sum16(x) / (float)n; d = x - m; r = 1 / sqrtf(s / (float)n + eps), s = sum16
+ *     of squares of d; y = (d * r) * w; with bias y = y + bias. Error 2^-24 of (n / 32 + 10) times
+ *     (|d| + (n / 16 + 6) 2^-24 * the mean of |x|) r |w|, and of |y|.
+ * 15. cap: c * (1 - 2 / (1 + exp(2 * (x / c)))), exp as in 4, each operation rounded. Error
+ *     c 2^-21.
  *
  * Pointers: weights and a8 codes are 64-byte aligned; rows of floats may have any 4-byte alignment.
  * Nothing outside the stated ranges is read or written. Outputs never overlap inputs unless it says
@@ -190,6 +196,7 @@ typedef struct tg_attend {
     const int32_t *last;   /* last < first: none visible; m = -inf, l = 0, o = 0, unless is_more,
                               when nothing changes */
     float scale;
+    float cap;        /* 0: none */
     bool is_more;     /* m, l and o hold the blocks before: this one is merged into them */
     float *m, *l;     /* [n_queries]; m = -inf with l = 0 is empty */
     float *o;         /* [n_queries][head_dim] */
@@ -256,6 +263,12 @@ typedef struct tg_kernels {
     tg_embed_fn *embed[TG_LAYOUT_COUNT];
     /* y [n] = rms_norm(x); in place allowed. */
     void (*rms_norm)(float *y, const float *x, const float *w, int32_t n, float eps);
+    /* y [n] = layer_norm(x); bias may be NULL; in place allowed. */
+    void (*layer_norm)(float *y, const float *x, const float *w, const float *bias, int32_t n,
+                       float eps);
+    /* y [n] *= factor, and y through 15, in place. */
+    void (*scale)(float *y, int32_t n, float factor);
+    void (*cap)(float *y, int32_t n, float cap);
     /* Rotates the first n_rot (even) of a head in place; cos, sin [n_rot / 2]. */
     void (*rope)(float *x, const float *cos, const float *sin, int32_t n_rot);
     /* y [n] = act(gate) * up; y may be gate. */

@@ -63,6 +63,36 @@ static void rms_norm(float *y, const float *x, const float *w, int32_t n, float 
         y[i] = (x[i] * r) * w[i];
 }
 
+static void layer_norm(float *y, const float *x, const float *w, const float *bias, int32_t n,
+                       float eps)
+{
+    float lane[16] = {0}, square[16] = {0};
+    for (int32_t i = 0; i < n; i++)
+        lane[i % 16] = lane[i % 16] + x[i];
+    float mean = tg_fold_sum16(lane) / (float)n;
+    for (int32_t i = 0; i < n; i++) {
+        y[i] = x[i] - mean;
+        square[i % 16] = fmaf(y[i], y[i], square[i % 16]);
+    }
+    float r = 1.0f / sqrtf(tg_fold_sum16(square) / (float)n + eps);
+    for (int32_t i = 0; i < n; i++) {
+        y[i] = (y[i] * r) * w[i];
+        if (bias) y[i] = y[i] + bias[i];
+    }
+}
+
+static void scale(float *y, int32_t n, float factor)
+{
+    for (int32_t i = 0; i < n; i++)
+        y[i] = y[i] * factor;
+}
+
+static void cap(float *y, int32_t n, float c)
+{
+    for (int32_t i = 0; i < n; i++)
+        y[i] = tg_cap_ref(y[i], c);
+}
+
 static void rope(float *x, const float *cos, const float *sin, int32_t n_rot)
 {
     int32_t half = n_rot / 2;
@@ -101,6 +131,9 @@ void tg_kernels_fill_ref(tg_kernels *k)
     *k = (tg_kernels){
         .quantize = quantize,
         .rms_norm = rms_norm,
+        .layer_norm = layer_norm,
+        .scale = scale,
+        .cap = cap,
         .rope = rope,
         .glu = {[TG_ACT_SILU] = glu_silu, [TG_ACT_GELU_TANH] = glu_gelu_tanh},
         .add = add,

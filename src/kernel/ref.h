@@ -41,6 +41,12 @@ static inline float tg_exp_ref(float x)
     return tg_f32_from_bits(tg_f32_to_bits(p) + ((uint32_t)(int32_t)n << 23));
 }
 
+/* Contract 15. */
+static inline float tg_cap_ref(float x, float cap)
+{
+    return cap * (1.0f - 2.0f / (1.0f + tg_exp_ref(2.0f * (x / cap))));
+}
+
 /* Folds 16 lanes as contract 3 says; destroys them. */
 static inline float tg_fold_sum16(float l[16])
 {

@@ -35,5 +35,5 @@ tg_value tg_block_glu(tg_build *b, const tg_hparams *h, tg_value x)
 void tg_block_output(tg_build *b, const tg_hparams *h, tg_value x)
 {
     x = tg_build_rms_norm(b, x, TG_W_OUT_NORM, h->norm_eps);
-    tg_build_output(b, x, h->is_tied ? TG_W_EMBED : TG_W_HEAD);
+    tg_build_output(b, x, h->is_tied ? TG_W_EMBED : TG_W_HEAD, 1, 0);
 }

@@ -111,6 +111,14 @@ tri template several -f hi.json --tools tools.json --template rag
 check "a name wins over both" is_same "$(cat out)" "sources hi"
 refuses "a name that is none of them" 1 "'rog'.*default.*(rag.*tool_use|tool_use.*rag)" template several -f hi.json --template rog
 
+mkdir config
+python3 -c 'import json; json.dump({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "unk_token": None, "chat_template":
+ "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ unk_token }}"}, open("config/tokenizer_config.json", "w"))'
+for source in config config/tokenizer_config.json; do
+    tri template $source -f hi.json
+    check "$source alone spells its tokens" is_same "$(cat out)" "<s>hi</s>"
+done
+
 # What generate sends is what template shows.
 cp -r "$TINY" moody && chmod -R u+w moody && cp all.jinja moody/chat_template.jinja
 tri export moody -o moody.tg

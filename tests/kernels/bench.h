@@ -73,6 +73,30 @@ static void bench_rms_norm(check *c)
     print_time(c, "576", body_rms_norm, &bench_vectors);
 }
 
+static void body_layer_norm(const tg_kernels *k, void *arg)
+{
+    vectors *v = arg;
+    k->layer_norm(v->y, v->x, v->z, NULL, 576, 1e-5f);
+}
+
+static void bench_layer_norm(check *c)
+{
+    fill_vectors(c);
+    print_time(c, "576", body_layer_norm, &bench_vectors);
+}
+
+static void body_cap(const tg_kernels *k, void *arg)
+{
+    vectors *v = arg;
+    k->cap(v->y, 1536, 30.0f);
+}
+
+static void bench_cap(check *c)
+{
+    fill_vectors(c);
+    print_time(c, "1536", body_cap, &bench_vectors);
+}
+
 static void body_rope(const tg_kernels *k, void *arg)
 {
     vectors *v = arg;

@@ -182,6 +182,7 @@ static void check_attend_of(check *c, tg_kv_type type)
         make_attend(c, &x, type, dim, n, shape, how);
         x.a.is_more = next_below(c, 2);
         x.a.next = next_below(c, 2) ? x.a.k : NULL;
+        x.a.cap = next_below(c, 3) ? 0 : 2.5f;
         tg_attend got = x.a, want = x.a;
         uint64_t rng = c->rng;
         run_attend(c, c->k->attend[type], &got, 6);
@@ -326,10 +327,12 @@ static void truth_attend_query(check *c, const tg_attend *a, tg_kv_type type, in
             sum += fabs(x);
         }
         s[j] = dot * (double)a->scale;
+        if (a->cap > 0) s[j] = (double)a->cap * tanh(s[j] / (double)a->cap);
         top = fmax(top, s[j]);
         mass = fmax(mass, sum * (double)a->scale);
     }
     double c_bound = 0x1p-24 * (2 * (double)n * mass + 100), wmax = 0;
+    c_bound += 2 * (double)a->cap * 0x1p-21;
     if (type == TG_KV_BF16) c_bound += 0x1p-8; /* probabilities keep 8 bits */
     for (int j = a->first[query]; j <= a->last[query]; j++)
         l += exp(s[j] - top);
@@ -371,14 +374,15 @@ static void calm_halves(check *c, const tg_attend *a, tg_kv_type type)
 /* Scores of a few units, so that the softmax is no one-hot. */
 static void truth_attend_of(check *c, tg_kv_type type)
 {
-    for (int shape = 0; shape < 6; shape++) {
+    for (int i = 0; i < 12; i++) {
         attend_case x;
-        make_attend(c, &x, type, 64, 7, shape, CALM);
-        snprintf(c->what, sizeof c->what, "ranges %d", shape);
+        make_attend(c, &x, type, 64, 7, i / 2, CALM);
+        x.a.cap = i % 2 ? 1.5f : 0;
+        snprintf(c->what, sizeof c->what, "ranges %d, cap %g", i / 2, (double)x.a.cap);
         if (type == TG_KV_F16 || type == TG_KV_Q8) calm_halves(c, &x.a, type);
         run_attend(c, c->ref->attend[type], &x.a, 6);
-        for (int i = 0; i < x.a.n_queries; i++)
-            truth_attend_query(c, &x.a, type, i);
+        for (int j = 0; j < x.a.n_queries; j++)
+            truth_attend_query(c, &x.a, type, j);
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cases_math.h - quantize, rms_norm, rope, glu, add: against ref to the bit, ref against double. */
+ * cases_math.h - quantize, norms, rope, glu, add, scale, cap: against ref to the bit, ref
+ * against double. */
 #ifndef TG_TESTS_KERNELS_CASES_MATH_H
 #define TG_TESTS_KERNELS_CASES_MATH_H
 
@@ -110,6 +111,100 @@ static void truth_rms_norm(check *c)
             compare_bound(c, "y", (size_t)j, (double)y[j], want,
                           fabs(want) * (n / 32 + 6) * 0x1p-24);
         }
+    }
+}
+
+static void check_layer_norm(check *c)
+{
+    for (int32_t i = 0; i < N_LENGTHS * N_MOODS * 2; i++) {
+        int32_t n = next_length(i % N_LENGTHS);
+        size_t bytes = 4 * (size_t)n;
+        mood how = (mood)(i / N_LENGTHS % N_MOODS);
+        bool has_bias = i / N_LENGTHS / N_MOODS;
+        snprintf(c->what, sizeof c->what, "n %d, mood %d, bias %d", n, how, has_bias);
+        float *x = end_buffer(0, bytes), *w = end_buffer(1, bytes), *bias = end_buffer(4, bytes);
+        fill_floats(c, x, (size_t)n, how);
+        fill_floats(c, w, (size_t)n, how);
+        fill_floats(c, bias, (size_t)n, how);
+        float *got = end_buffer(2, bytes), *want = end_buffer(3, bytes);
+        c->k->layer_norm(got, x, w, has_bias ? bias : NULL, n, 1e-5f);
+        c->ref->layer_norm(want, x, w, has_bias ? bias : NULL, n, 1e-5f);
+        compare_floats(c, "y", got, want, (size_t)n);
+        c->k->layer_norm(x, x, w, has_bias ? bias : NULL, n, 1e-5f); /* in place */
+        compare_floats(c, "y in place", x, want, (size_t)n);
+    }
+}
+
+static void truth_layer_norm(check *c)
+{
+    for (int32_t i = 1; i < N_LENGTHS; i++) {
+        int32_t n = next_length(i);
+        snprintf(c->what, sizeof c->what, "n %d", n);
+        float *x = end_buffer(0, 4 * (size_t)n), *w = end_buffer(1, 4 * (size_t)n);
+        float *bias = end_buffer(2, 4 * (size_t)n), *y = end_buffer(3, 4 * (size_t)n);
+        fill_floats(c, x, (size_t)n, CALM);
+        fill_floats(c, w, (size_t)n, CALM);
+        fill_floats(c, bias, (size_t)n, CALM);
+        c->ref->layer_norm(y, x, w, bias, n, 1e-5f);
+        double mean = 0, mass = 0, s = 0;
+        for (int32_t j = 0; j < n; j++) {
+            mean += (double)x[j] / n;
+            mass += fabs((double)x[j]) / n;
+        }
+        for (int32_t j = 0; j < n; j++)
+            s += ((double)x[j] - mean) * ((double)x[j] - mean);
+        double r = 1 / sqrt(s / n + (double)1e-5f), off = (n / 16 + 6) * mass;
+        for (int32_t j = 0; j < n; j++) {
+            double d = ((double)x[j] - mean) * r * (double)w[j], want = d + (double)bias[j];
+            double bound = fabs(d) * (n / 32 + 10 + 2 * off * r) + off * r * fabs((double)w[j]);
+            compare_bound(c, "y", (size_t)j, (double)y[j], want, (bound + fabs(want)) * 0x1p-24);
+        }
+    }
+}
+
+/* In place over the same numbers, by the tier and by the definition. */
+static void check_each(check *c, bool is_cap)
+{
+    for (int32_t i = 0; i < N_LENGTHS * N_MOODS; i++) {
+        int32_t n = next_length(i % N_LENGTHS);
+        size_t bytes = 4 * (size_t)n;
+        snprintf(c->what, sizeof c->what, "n %d, mood %d", n, i / N_LENGTHS);
+        float *got = end_buffer(0, bytes), *want = end_buffer(1, bytes);
+        fill_floats(c, got, (size_t)n, (mood)(i / N_LENGTHS));
+        for (int32_t j = 0; j < n; j++) /* the edges of exp */
+            if (next_below(c, 8) == 0) got[j] = got[j] * 50.0f;
+        memcpy(want, got, bytes);
+        (is_cap ? c->k->cap : c->k->scale)(got, n, 1.7f);
+        (is_cap ? c->ref->cap : c->ref->scale)(want, n, 1.7f);
+        compare_floats(c, "y", got, want, (size_t)n);
+    }
+}
+
+static void check_scale(check *c)
+{
+    check_each(c, false);
+}
+
+static void truth_scale(check *c)
+{
+    float y[3] = {3, -0.125f, INFINITY};
+    snprintf(c->what, sizeof c->what, "times 0.25");
+    c->ref->scale(y, 3, 0.25f); /* exact: a power of two */
+    if (y[0] != 0.75f || y[1] != -0.03125f || y[2] != INFINITY) fail_check("%s", c->what);
+}
+
+static void check_cap(check *c)
+{
+    check_each(c, true);
+}
+
+static void truth_cap(check *c)
+{
+    for (int i = -100000; i <= 100000; i++) {
+        float x = (float)i * 1e-2f, y = x;
+        snprintf(c->what, sizeof c->what, "x %.9g", (double)x);
+        c->ref->cap(&y, 1, 30.0f);
+        compare_bound(c, "y", 0, (double)y, 30 * tanh((double)x / 30), 30 * 0x1p-21);
     }
 }
 

@@ -95,6 +95,26 @@ static inline double eval_act(int32_t act, double g)
     return 0.5 * g * (1 + tanh(0.7978845608028654 * (g + 0.044715 * g * g * g)));
 }
 
+/* tanh as it is written in books, where ours goes through one exp. */
+static inline double eval_cap(const eval_call *c, double x)
+{
+    double cap = (double)c->attrs->cap;
+    return cap > 0 ? cap * tanh(x / cap) : x;
+}
+
+static inline void eval_layer_norm(const eval_call *c, const double *x, double *y, int32_t n)
+{
+    double mean = 0, sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        mean += x[i] / n;
+    for (int32_t i = 0; i < n; i++)
+        sum += (x[i] - mean) * (x[i] - mean);
+    for (int32_t i = 0; i < n; i++) {
+        y[i] = (x[i] - mean) / sqrt(sum / n + (double)c->attrs->eps) * eval_weight(c, 0, i);
+        if (eval_has(c, TG_SLOT_BIAS)) y[i] += eval_weight(c, TG_SLOT_BIAS, i);
+    }
+}
+
 static inline void eval_attend(const eval *x, const eval_call *c, int32_t t, double *y)
 {
     int32_t n = c->attrs->head_dim, share = c->attrs->n_heads / c->attrs->n_kv_heads;
@@ -107,7 +127,8 @@ static inline void eval_attend(const eval *x, const eval_call *c, int32_t t, dou
             double dot = 0;
             for (int32_t i = 0; i < n; i++)
                 dot += q[i] * x->k[c->layer][j][at + i];
-            sum += p[j] = exp((double)c->attrs->scale * dot);
+            dot *= (double)c->attrs->scale;
+            sum += p[j] = exp(eval_cap(c, dot));
         }
         for (int32_t i = 0; i < n; i++) {
             y[h * n + i] = 0;
@@ -192,6 +213,12 @@ static inline void eval_row(eval *x, const eval_call *c, int32_t t)
         eval_norm(c, 0, b, z, n, n);
         for (int32_t i = 0; i < n; i++)
             y[i] = a[i] + z[i];
+        break;
+    case TG_OP_LAYER_NORM: eval_layer_norm(c, a, y, n); break;
+    case TG_OP_SCALE:
+    case TG_OP_CAP:
+        for (int32_t i = 0; i < n; i++)
+            y[i] = c->op == TG_OP_CAP ? eval_cap(c, a[i]) : (double)c->attrs->scale * a[i];
         break;
     case TG_OP_COUNT: abort();
     }

@@ -126,11 +126,13 @@ typedef enum oddity {
     WHOLE_Q_NORM, /* q normed over all heads together */
     OTHER_EPS,    /* head norms with another eps than the layer's norm */
     ONLY_Q_ROTATES,
-    Q_OF_RAW_INPUT,  /* q from x, k and v from the norm of x */
-    NORM_READ_TWICE, /* the norm feeds gate, up and the residual */
-    RESIDUAL_LATER,  /* the residual of the first add is read again at the end */
-    NORM_AFTER_SUM,  /* x = norm(x + f(x)) */
-    SUM_OF_NORM,     /* h = norm(x); x = h + f(h) */
+    Q_OF_RAW_INPUT,    /* q from x, k and v from the norm of x */
+    NORM_READ_TWICE,   /* the norm feeds gate, up and the residual */
+    RESIDUAL_LATER,    /* the residual of the first add is read again at the end */
+    NORM_AFTER_SUM,    /* x = norm(x + f(x)) */
+    SUM_OF_NORM,       /* h = norm(x); x = h + f(h) */
+    LAYER_NORM,        /* of another kind before attention and at the end */
+    SCALED_AND_CAPPED, /* attention's result times a number; scores and logits capped */
     ODDITY_COUNT
 } oddity;
 
@@ -144,14 +146,26 @@ static tg_value odd_attention(tg_build *b, oddity odd, tg_value x, tg_value n)
     q = tg_build_rope(b, q, TG_W_ROPE_0, TOY_HEAD_DIM, 4);
     if (odd != ONLY_Q_ROTATES) k = tg_build_rope(b, k, TG_W_ROPE_0, TOY_HEAD_DIM, 4);
     tg_build_kv_write(b, k, v, TOY_KV_HEADS, TOY_HEAD_DIM);
-    tg_value a =
-        tg_build_attention(b, q, &(tg_attention){TOY_HEADS, TOY_KV_HEADS, TOY_HEAD_DIM, 0.25f, 0});
-    return tg_build_matmul(b, a, TG_W_O, TG_W_COUNT);
+    tg_value a = tg_build_attention(b, q,
+                                    &(tg_attention){.n_heads = TOY_HEADS,
+                                                    .n_kv_heads = TOY_KV_HEADS,
+                                                    .head_dim = TOY_HEAD_DIM,
+                                                    .scale = 0.25f,
+                                                    .cap = odd == SCALED_AND_CAPPED ? 0.5f : 0});
+    a = tg_build_matmul(b, a, TG_W_O, TG_W_COUNT);
+    return tg_build_scale(b, a, odd == SCALED_AND_CAPPED ? 0.5f : 1);
+}
+
+static tg_value odd_norm(tg_build *b, oddity odd, tg_value x, tg_weight_role w)
+{
+    if (odd != LAYER_NORM) return toy_norm(b, x, w);
+    return tg_build_layer_norm(b, x, w, w == TG_W_OUT_NORM ? TG_W_COUNT : TG_W_FFN_POST_NORM,
+                               1e-5f);
 }
 
 static tg_value odd_layer(tg_build *b, oddity odd, tg_value x)
 {
-    tg_value first = x, n = toy_norm(b, x, TG_W_ATTN_NORM);
+    tg_value first = x, n = odd_norm(b, odd, x, TG_W_ATTN_NORM);
     if (odd == SUM_OF_NORM) x = n;
     x = tg_build_add(b, x, odd_attention(b, odd, x, n));
     if (odd == NORM_AFTER_SUM) x = toy_norm(b, x, TG_W_ATTN_POST_NORM);
@@ -177,7 +191,9 @@ static tg_graph *build_odd(oddity odd)
     tg_value x = tg_build_embed(b, TG_W_EMBED, tg_build_tokens(b), 4.0f);
     for (int32_t l = 0; l < t.n_layers; l++)
         x = tg_build_layer_end(b, odd_layer(b, odd, tg_build_layer_begin(b, l, x)));
-    tg_build_output(b, toy_norm(b, x, TG_W_OUT_NORM), TG_W_HEAD);
+    bool is_capped = odd == SCALED_AND_CAPPED;
+    tg_build_output(b, odd_norm(b, odd, x, TG_W_OUT_NORM), TG_W_HEAD, is_capped ? 0.5f : 1,
+                    is_capped ? 3.0f : 0);
     assert_ok(tg_build_finish(b, &g, &e), &e);
     return g;
 }
@@ -196,6 +212,7 @@ static void what_matches_no_row_stays_and_stays_right(void **state)
         {NORM_READ_TWICE, 1, 1, 2, 1}, /* down is added over the norm, which nobody reads later */
         {RESIDUAL_LATER, 1, 1, 0, 0},  /* no sum over x, which lives on */
         {NORM_AFTER_SUM, 1, 1, 2, 2},  {SUM_OF_NORM, 1, 1, 1, 1},
+        {LAYER_NORM, 1, 1, 2, 0},      {SCALED_AND_CAPPED, 1, 1, 1, 0},
     };
     _Static_assert(TG_COUNT(cases) == ODDITY_COUNT, "every oddity has a row");
     for (size_t i = 0; i < TG_COUNT(cases); i++) {

@@ -62,7 +62,7 @@ static void a_layer_that_lacks_an_optional_weight_has_a_body_of_its_own(void **s
     tg_value x = tg_build_embed(b, TG_W_EMBED, tg_build_tokens(b), 1.0f);
     for (int32_t l = 0; l < 4; l++)
         x = tg_build_layer_end(b, toy_layer(&t, b, l, tg_build_layer_begin(b, l, x)));
-    tg_build_output(b, x, TG_W_HEAD);
+    tg_build_output(b, x, TG_W_HEAD, 1, 0);
     tg_graph *g;
     assert_int_equal(tg_build_finish(b, &g, &e), TG_OK);
     const int32_t want[] = {0, 0, 1, 0};
@@ -86,7 +86,7 @@ static void assert_refused(tg_weight_role role, int32_t layer, tg_weight_shape s
     tg_value x = tg_build_embed(b, TG_W_EMBED, tg_build_tokens(b), 1.0f);
     for (int32_t l = 0; l < 2; l++)
         x = tg_build_layer_end(b, toy_layer(&t, b, l, tg_build_layer_begin(b, l, x)));
-    tg_build_output(b, toy_norm(b, x, TG_W_OUT_NORM), TG_W_HEAD);
+    tg_build_output(b, toy_norm(b, x, TG_W_OUT_NORM), TG_W_HEAD, 1, 0);
     assert_int_not_equal(tg_build_finish(b, &g, &e), TG_OK);
     assert_null(g);
     assert_string_equal(e.msg, message);
@@ -125,7 +125,7 @@ static void the_first_mistake_of_a_builder_is_the_one_reported(void **state)
     tg_value x = tg_build_embed(b, TG_W_EMBED, tg_build_tokens(b), 1.0f);
     tg_build_layer_begin(b, 1, x);
     tg_build_fail(b, "something else");
-    tg_build_output(b, x, TG_W_HEAD);
+    tg_build_output(b, x, TG_W_HEAD, 1, 0);
     assert_int_equal(tg_build_finish(b, &g, &e), TG_E_CORRUPT);
     assert_string_equal(e.msg, "layers must be begun and ended one by one, in order");
 }

@@ -111,7 +111,7 @@ static inline tg_status toy_build(toy *t, tg_graph **out, tg_err *e)
         x = tg_build_layer_begin(b, l, x);
         x = tg_build_layer_end(b, toy_layer(t, b, l, x));
     }
-    tg_build_output(b, toy_norm(b, x, TG_W_OUT_NORM), t->is_tied ? TG_W_EMBED : TG_W_HEAD);
+    tg_build_output(b, toy_norm(b, x, TG_W_OUT_NORM), t->is_tied ? TG_W_EMBED : TG_W_HEAD, 1, 0);
     return tg_build_finish(b, out, e);
 }
 

@@ -185,6 +185,92 @@ static void the_template_of_gemma3_renders_every_conversation_as_jinja2_does(voi
     check_model("gemma3");
 }
 
+/* ---- the templates that models ship (tools/fetch-templates): known here by digests only */
+
+static void print_digest(char *out, size_t size, const char *prefix, tg_str s)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; i < s.len; i++)
+        h = (h ^ (unsigned char)s.ptr[i]) * 0x100000001b3u;
+    snprintf(out, size, "%s%zu-%016llx", prefix, s.len, (unsigned long long)h);
+}
+
+/* Counts a difference and says which. */
+static int compare_digest(const char *name, const char *key, const char *source,
+                          const json_t *context, const char *want)
+{
+    tg_buf b;
+    tg_err e;
+    char got[64] = "";
+    const char *text = render(&b, source, context, &e);
+    if (text)
+        print_digest(got, sizeof got, "", tg_buf_str(&b));
+    else if (*want == '!')
+        print_digest(got, sizeof got, "!", tg_str_from_cstr(e.msg));
+    bool is_right = strcmp(got, want) == 0;
+    if (!is_right)
+        fprintf(stderr, "--- %s, %s: want %s, got %s: %s\n", name, key, want, got,
+                text ? text : e.msg);
+    tg_buf_deinit(&b);
+    return is_right ? 0 : 1;
+}
+
+static char *load_real_template(const char *name, const char *digest)
+{
+    char path[512], found[64];
+    const char *dir = getenv("TG_TEMPLATES"), *models = getenv("TG_MODELS");
+    tg_buf b = {0};
+    snprintf(path, sizeof path, "%s%s/%s.jinja",
+             dir      ? dir
+             : models ? models
+                      : "models",
+             dir ? "" : "/templates", name);
+    if (!tg_path_is_file(path)) return NULL;
+    assert_int_equal(tg_file_load(&b, path, 1 << 20, NULL), TG_OK);
+    print_digest(found, sizeof found, "", tg_buf_str(&b));
+    assert_string_equal(found, digest);
+    char *text = copy_text(tg_buf_str(&b));
+    tg_buf_deinit(&b);
+    return text;
+}
+
+static void templates_that_models_ship_render_every_conversation_as_jinja2_does(void **state)
+{
+    (void)state;
+    json_t *chats = load_golden("tests/golden/template/chats.json"), *row, *context;
+    json_t *real = load_golden("tests/golden/template/real.json");
+    const char *name, *key;
+    int n_templates = 0, n_wrong = 0, n_compared = 0, n_texts = 0;
+    json_object_foreach(real, name, row)
+    {
+        char *source = load_real_template(name, json_string_value(json_object_get(row, "source")));
+        if (!source) continue;
+        const json_t *results = json_object_get(row, "results");
+        size_t i = 0;
+        json_object_foreach(json_object_get(chats, "conversations"), key, context)
+        {
+            const char *want = json_string_value(json_array_get(results, i++));
+            n_wrong += compare_digest(name, key, source, context, want);
+            n_texts += *want && *want != '!';
+        }
+        assert_int_equal(i, json_array_size(results));
+        n_compared += (int)i;
+        n_templates++;
+        free(source);
+    }
+    size_t n_known = json_object_size(real);
+    json_decref(real);
+    json_decref(chats);
+    if (n_templates == 0) {
+        fprintf(stderr, "the templates of models are not here: see tools/fetch-templates\n");
+        skip();
+    }
+    printf("%d templates, %d renderings, %d of them texts\n", n_templates, n_compared, n_texts);
+    assert_int_equal(n_templates, n_known);
+    assert_true(n_templates >= 25 && n_compared >= n_templates * 40);
+    assert_int_equal(n_wrong, 0);
+}
+
 /* ---- errors */
 
 static void what_is_not_built_is_refused_by_name_with_its_place(void **state)
@@ -547,6 +633,7 @@ int main(void)
         cmocka_unit_test(whole_templates_render_every_conversation_as_jinja2_does),
         cmocka_unit_test(the_template_of_smollm2_renders_every_conversation_as_jinja2_does),
         cmocka_unit_test(the_template_of_gemma3_renders_every_conversation_as_jinja2_does),
+        cmocka_unit_test(templates_that_models_ship_render_every_conversation_as_jinja2_does),
         cmocka_unit_test(what_is_not_built_is_refused_by_name_with_its_place),
         cmocka_unit_test(broken_syntax_says_line_column_and_what_was_found),
         cmocka_unit_test(an_undefined_value_says_what_was_looked_up),
