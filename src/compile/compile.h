@@ -92,14 +92,13 @@ TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_blueprint *b,
 /* The layout a tensor takes, and whether it can at all (TG_E_UNSUPPORTED names tensor and type). */
 TG_MUST_USE tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t,
                                             tg_weights_mode mode, bool is_vector, tg_err *e);
-/* Packs rows [16 tile, 16 tile + 16) of a matrix into dst (tg_layout_tile_bytes). Rows are read
- * through the fix (head_dim for the rotary ones). Values are kept exactly where the layout can hold
+/* Packs rows [16 tile, 16 tile + 16) of a matrix into dst (tg_layout_tile_bytes). Rows are read in
+ * the order. Values are kept exactly where the layout can hold
  * them; float tensors are rounded or quantized as the layout says, where 4 and 5 bits weigh a
  * column's errors by importance[cols rounded up to 32], all above 0 (NULL: all alike). */
-TG_MUST_USE tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head_dim,
+TG_MUST_USE tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, const tg_row_order *order,
                                    int64_t tile, const float *importance, uint8_t *dst, tg_err *e);
-/* dst[0..n) = a norm or bias of n numbers, read through the fix; exact but for the addition of
- * 1. */
-void tg_pack_vector(const tg_tensor *t, tg_fix fix, int32_t head_dim, float *dst);
+/* dst[0..n) = a norm or bias of n numbers, read in the order; exact but for the addition of 1. */
+void tg_pack_vector(const tg_tensor *t, const tg_row_order *order, float *dst);
 
 #endif

@@ -128,7 +128,6 @@ static void release_rows(const packer *k, const tg_tensor *t, int64_t tile)
 static tg_status make_part(const packer *k, part *x, tg_err *e)
 {
     const tg_weight_entry *w = x->c->entry;
-    const tg_hparams *h = tg_blueprint_hparams(k->b);
     const tg_rope_spec *rope = find_rope(k, w);
     if (rope) {
         int64_t first = x->index * x->c->piece_rows;
@@ -141,13 +140,13 @@ static tg_status make_part(const packer *k, part *x, tg_err *e)
     const tg_found_weight *f = tg_blueprint_find_weight(k->b, (tg_weight_role)w->role, w->layer);
     TG_ASSERT(f->tensor && f->tensor->dims[0] == w->rows);
     if (w->is_plain) {
-        tg_pack_vector(f->tensor, f->fix, h->head_dim, (float *)(void *)x->bytes);
+        tg_pack_vector(f->tensor, &f->order, (float *)(void *)x->bytes);
         return TG_OK;
     }
     const float *importance = k->importance ? k->importance[w - k->p->weights] : NULL;
-    TG_TRY(tg_pack_tile((tg_layout)w->layout, f->tensor, f->fix, h->head_dim, x->index, importance,
-                        x->bytes, e));
-    release_rows(k, f->tensor, x->index);
+    TG_TRY(tg_pack_tile((tg_layout)w->layout, f->tensor, &f->order, x->index, importance, x->bytes,
+                        e));
+    if (f->order.run == 0) release_rows(k, f->tensor, x->index);
     return TG_OK;
 }
 

@@ -456,11 +456,13 @@ tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t, tg_weights_m
 
 /* The row of the file that holds the paper's row `row`. GGUF stores row i of the first half of a
  * rotary head at 2 i and row i of the second half at 2 i + 1. */
-static int64_t find_source_row(tg_fix fix, int32_t head_dim, int64_t row)
+static int64_t find_source_row(const tg_row_order *o, int64_t row)
 {
-    if (fix != TG_FIX_UNPERMUTE_Q && fix != TG_FIX_UNPERMUTE_K) return row;
-    int64_t head = row / head_dim, i = row % head_dim, half = head_dim / 2;
-    return head * head_dim + (i < half ? 2 * i : 2 * (i - half) + 1);
+    if (o->fix == TG_FIX_UNPERMUTE_Q || o->fix == TG_FIX_UNPERMUTE_K) {
+        int64_t i = row % o->head_dim, half = o->head_dim / 2;
+        row += (i < half ? 2 * i : 2 * (i - half) + 1) - i;
+    }
+    return o->run ? row / o->run * o->step + row % o->run : row;
 }
 
 /* Row and column as the file has them. A silent infinity would poison every answer. */
@@ -583,10 +585,10 @@ static tg_status pack_integer_row(tg_layout l, const tg_tensor *t, const uint8_t
     return TG_OK;
 }
 
-tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head_dim, int64_t tile,
+tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, const tg_row_order *order, int64_t tile,
                        const float *importance, uint8_t *dst, tg_err *e)
 {
-    TG_ASSERT(t->n_dims == 2 && fix != TG_FIX_ADD_ONE);
+    TG_ASSERT(t->n_dims == 2 && order->fix != TG_FIX_ADD_ONE);
     TG_ASSERT(is_float(t->dtype)
                   ? l == TG_LAYOUT_F32 || l == TG_LAYOUT_F16 || l == TG_LAYOUT_BF16 ||
                         l == TG_LAYOUT_Q8_0 || l == TG_LAYOUT_Q4_0 || l == TG_LAYOUT_Q4_1 ||
@@ -598,7 +600,7 @@ tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head
     for (size_t lane = 0; lane < TG_TILE_ROWS; lane++) {
         int64_t row = tile * TG_TILE_ROWS + (int64_t)lane;
         if (row >= t->dims[0]) break;
-        int64_t source = find_source_row(fix, head_dim, row);
+        int64_t source = find_source_row(order, row);
         const uint8_t *src = (const uint8_t *)t->data + (size_t)source * row_bytes;
         if (tg_layout_rows[l].is_quantized)
             TG_TRY(pack_integer_row(l, t, src, source, lane, importance, dst, e));
@@ -608,15 +610,14 @@ tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head
     return TG_OK;
 }
 
-void tg_pack_vector(const tg_tensor *t, tg_fix fix, int32_t head_dim, float *dst)
+void tg_pack_vector(const tg_tensor *t, const tg_row_order *order, float *dst)
 {
     TG_ASSERT(t->n_dims == 1 && is_float(t->dtype));
     const uint8_t *src = t->data;
     size_t one = tg_dtype_row_bytes(t->dtype, 1);
     for (int64_t i = 0; i < t->dims[0]; i++) {
-        tg_dtype_unpack(t->dtype, src + (size_t)find_source_row(fix, head_dim, i) * one, dst + i,
-                        1);
+        tg_dtype_unpack(t->dtype, src + (size_t)find_source_row(order, i) * one, dst + i, 1);
         /* In float32, as the paper's code does it, whatever the file's type. */
-        if (fix == TG_FIX_ADD_ONE) dst[i] = 1.0f + dst[i];
+        if (order->fix == TG_FIX_ADD_ONE) dst[i] = 1.0f + dst[i];
     }
 }

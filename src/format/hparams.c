@@ -136,6 +136,22 @@ static void note(tg_config *c, const char *path)
         c->is_failed = true;
 }
 
+bool tg_config_was_read(const tg_config *c, const char *key)
+{
+    tg_buf path = {0};
+    bool has_star = c->gguf && key[0] == '*' && key[1] == '.';
+    if (has_star) tg_buf_add_str(&path, c->arch);
+    tg_buf_add_cstr(&path, has_star ? key + 1 : key);
+    bool was = !path.is_failed && is_noted(c, tg_buf_cstr(&path));
+    if (!was && c->scope) {
+        path.len = 0;
+        tg_buf_printf(&path, "%s.%s", scope_key, key);
+        was = !path.is_failed && is_noted(c, tg_buf_cstr(&path));
+    }
+    tg_buf_deinit(&path);
+    return was;
+}
+
 void tg_config_ignore(tg_config *c, const char *pattern)
 {
     tg_buf nested = {0};

@@ -62,6 +62,9 @@ TG_MUST_USE tg_status tg_config_get_bools(tg_config *c, const char *key, const b
 TG_MUST_USE tg_status tg_config_get_i64_each(tg_config *c, const char *key, int64_t *out, int32_t n,
                                              bool *is_present, tg_err *e);
 
+/* Was the key asked for, by any of the functions here? */
+bool tg_config_was_read(const tg_config *c, const char *key);
+
 /* HF: the value itself, when no getter fits; NULL when absent or null. The whole of it counts as
  * read. NULL for GGUF. */
 const json_t *tg_config_get_json(tg_config *c, const char *key);

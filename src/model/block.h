@@ -1,29 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
- * block.h - pieces of layers that several architectures share.
+ * block.h - pieces of models that several architectures share.
  *
- * A block takes a struct, so that a call site names its choices and a field it does not name is
- * off. Weights that a checkpoint lacks (biases, head norms) drop out in the builder. */
+ * What a number decides the hyperparameters say: a scale of 1, a window of 0 or a bias that the
+ * checkpoint lacks leaves no trace in the graph. What structure decides is a function of its own.
+ */
 #ifndef TG_MODEL_BLOCK_H
 #define TG_MODEL_BLOCK_H
 
 #include "model/model.h"
 
-/* Grouped-query attention with rotary positions: q, k, v with their biases, a norm over each head
- * of q and k, rotation, cache, scores, output matrix. */
-typedef struct tg_attention_block {
-    tg_weight_role rope; /* table: TG_W_ROPE_0 or TG_W_ROPE_1 */
-    int32_t rotary_dim;
-    int32_t window; /* keys seen, itself included; 0: all */
-} tg_attention_block;
+/* The model's kind of norm; bias: TG_W_COUNT for none. x [T, D] -> [T, D] */
+tg_value tg_block_norm(tg_build *b, const tg_hparams *h, tg_value x, tg_weight_role w,
+                       tg_weight_role bias);
 
-/* x [T, D] -> [T, D] */
-tg_value tg_block_attention(tg_build *b, const tg_hparams *h, tg_value x,
-                            const tg_attention_block *a);
+/* Grouped-query attention: q, k, v with their biases, norms of q and k, rotation, cache, scores,
+ * output matrix. x [T, D] -> [T, D] */
+tg_value tg_block_attention(tg_build *b, const tg_hparams *h, int32_t layer, tg_value x);
 
 /* Gated feed-forward: down(act(gate x) * up x). x [T, D] -> [T, D] */
 tg_value tg_block_glu(tg_build *b, const tg_hparams *h, tg_value x);
 
-/* Final norm, wanted rows, head: the end of a decoder, x [T, D]. */
-void tg_block_output(tg_build *b, const tg_hparams *h, tg_value x);
+/* ---- layers: the residual stream in and out, [T, D] */
+typedef tg_value tg_layer_fn(tg_build *b, const tg_hparams *h, int32_t layer, tg_value x);
+
+/* x + attention(norm x), then x + glu(norm x) */
+tg_layer_fn tg_layer_before;
+/* x + attention(norm x) + glu(norm x), of one norm */
+tg_layer_fn tg_layer_parallel;
+/* x + norm(attention(x)), then x + norm(glu(x)) */
+tg_layer_fn tg_layer_after;
+/* x + norm(attention(norm x)), then x + norm(glu(norm x)) */
+tg_layer_fn tg_layer_around;
+
+/* The whole of a decoder: embedding, layers, last norm, wanted rows, head. */
+void tg_block_decoder(tg_build *b, const tg_hparams *h, tg_layer_fn *layer);
 
 #endif

@@ -8,64 +8,22 @@
  * safetensors hold w, GGUF files hold 1 + w. GGUF does not permute q and k. */
 #include "model/block.h"
 #include "model/keys.h"
+#include "model/rules.h"
 
 #include <math.h>
 #include <stddef.h>
 
 /* clang-format off */
+/* The head norms are stored around 0 as the others are. */
 static const tg_weight_rule rules[] = {
-    {.role = TG_W_EMBED, .hf = "model.embed_tokens.weight", .gguf = "token_embd.weight",
-     .rows = TG_SIZE_V, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_OUT_NORM, .hf = "model.norm.weight", .gguf = "output_norm.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
-    {.role = TG_W_HEAD, .hf = "lm_head.weight", .gguf = "output.weight",
-     .rows = TG_SIZE_V, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
-
-    {.role = TG_W_ATTN_NORM, .hf = "model.layers.#.input_layernorm.weight",
-     .gguf = "blk.#.attn_norm.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
-    {.role = TG_W_Q, .hf = "model.layers.#.self_attn.q_proj.weight", .gguf = "blk.#.attn_q.weight",
-     .rows = TG_SIZE_HD, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_K, .hf = "model.layers.#.self_attn.k_proj.weight", .gguf = "blk.#.attn_k.weight",
-     .rows = TG_SIZE_KD, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_V, .hf = "model.layers.#.self_attn.v_proj.weight", .gguf = "blk.#.attn_v.weight",
-     .rows = TG_SIZE_KD, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_Q_BIAS, .hf = "model.layers.#.self_attn.q_proj.bias", .gguf = "blk.#.attn_q.bias",
-     .rows = TG_SIZE_HD, .cols = TG_SIZE_1, .is_optional = true, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_K_BIAS, .hf = "model.layers.#.self_attn.k_proj.bias", .gguf = "blk.#.attn_k.bias",
-     .rows = TG_SIZE_KD, .cols = TG_SIZE_1, .is_optional = true, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_V_BIAS, .hf = "model.layers.#.self_attn.v_proj.bias", .gguf = "blk.#.attn_v.bias",
-     .rows = TG_SIZE_KD, .cols = TG_SIZE_1, .is_optional = true, .split = TG_SPLIT_ROWS},
     {.role = TG_W_Q_NORM, .hf = "model.layers.#.self_attn.q_norm.weight",
      .gguf = "blk.#.attn_q_norm.weight",
      .rows = TG_SIZE_HEAD, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
     {.role = TG_W_K_NORM, .hf = "model.layers.#.self_attn.k_norm.weight",
      .gguf = "blk.#.attn_k_norm.weight",
      .rows = TG_SIZE_HEAD, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
-    {.role = TG_W_O, .hf = "model.layers.#.self_attn.o_proj.weight",
-     .gguf = "blk.#.attn_output.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_HD, .split = TG_SPLIT_COLS},
-    {.role = TG_W_O_BIAS, .hf = "model.layers.#.self_attn.o_proj.bias",
-     .gguf = "blk.#.attn_output.bias", .rows = TG_SIZE_D, .cols = TG_SIZE_1, .is_optional = true},
-    {.role = TG_W_ATTN_POST_NORM, .hf = "model.layers.#.post_attention_layernorm.weight",
-     .gguf = "blk.#.post_attention_norm.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
-
-    {.role = TG_W_FFN_NORM, .hf = "model.layers.#.pre_feedforward_layernorm.weight",
-     .gguf = "blk.#.ffn_norm.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
-    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_proj.weight",
-     .gguf = "blk.#.ffn_gate.weight",
-     .rows = TG_SIZE_F, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_UP, .hf = "model.layers.#.mlp.up_proj.weight", .gguf = "blk.#.ffn_up.weight",
-     .rows = TG_SIZE_F, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
-    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight",
-     .gguf = "blk.#.ffn_down.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_F, .split = TG_SPLIT_COLS},
-    {.role = TG_W_FFN_POST_NORM, .hf = "model.layers.#.post_feedforward_layernorm.weight",
-     .gguf = "blk.#.post_ffw_norm.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
 };
+static const tg_rule_list own_rules = TG_RULE_LIST(rules);
 
 /* The multimodal checkpoint's eyes, which a text model does not open. */
 static const char *const ignored_tensors[] = {
@@ -101,18 +59,7 @@ static const tg_key_row gguf_keys[] = {
 };
 
 static const tg_refusal hf_refusals[] = {
-    {"quantization_config", TG_REFUSE_PRESENT, 0, "quantized Hugging Face weights are not read"},
-    {"attn_logit_softcapping", TG_REFUSE_PRESENT, 0, "scores are not capped"},
-    {"final_logit_softcapping", TG_REFUSE_PRESENT, 0, "logits are not capped"},
-    {"use_bidirectional_attention", TG_REFUSE_TRUE, 0, "attention is causal"},
     {"rope_parameters.rope_theta", TG_REFUSE_PRESENT, 0, "each kind of layer has its own table"},
-};
-
-static const tg_refusal gguf_refusals[] = {
-    {"*.attn_logit_softcapping", TG_REFUSE_UNLESS, 0, "scores are not capped"},
-    {"*.final_logit_softcapping", TG_REFUSE_UNLESS, 0, "logits are not capped"},
-    {"*.attention.causal", TG_REFUSE_FALSE, 0, "attention is causal"},
-    {"*.pooling_type", TG_REFUSE_UNLESS, 0, "the model must give logits"},
 };
 /* clang-format on */
 
@@ -222,7 +169,6 @@ static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
     int32_t value_dim = h->head_dim;
     double local_theta = 1e4;
     bool is_present = false;
-    TG_TRY(tg_config_refuse(c, gguf_refusals, TG_COUNT(gguf_refusals), e));
     TG_TRY(
         tg_config_get_i32(c, "*.attention.value_length", 1, 1 << 14, &value_dim, &is_present, e));
     if (value_dim != h->head_dim)
@@ -267,36 +213,16 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return TG_OK;
 }
 
-/* The blocks' results are normed before they join the residual stream, so that a body has four
- * norms. */
 static void forward(tg_build *b, const tg_hparams *h)
 {
-    tg_value x = tg_build_embed(b, TG_W_EMBED, tg_build_tokens(b), h->embed_scale); /* [T, D] */
-    for (int32_t l = 0; l < h->n_layers; l++) {
-        bool is_sliding = h->is_sliding[l];
-        tg_attention_block attention = {
-            .rope = is_sliding ? TG_W_ROPE_1 : TG_W_ROPE_0,
-            .rotary_dim = h->ropes[is_sliding].rotary_dim,
-            .window = is_sliding ? h->window : 0,
-        };
-        x = tg_build_layer_begin(b, l, x);
-        tg_value y = tg_build_rms_norm(b, x, TG_W_ATTN_NORM, h->norm_eps);
-        y = tg_block_attention(b, h, y, &attention);
-        x = tg_build_add(b, x, tg_build_rms_norm(b, y, TG_W_ATTN_POST_NORM, h->norm_eps));
-        y = tg_build_rms_norm(b, x, TG_W_FFN_NORM, h->norm_eps);
-        y = tg_block_glu(b, h, y);
-        x = tg_build_add(b, x, tg_build_rms_norm(b, y, TG_W_FFN_POST_NORM, h->norm_eps));
-        x = tg_build_layer_end(b, x);
-    }
-    tg_block_output(b, h, x);
+    tg_block_decoder(b, h, tg_layer_around);
 }
 
 const tg_arch tg_arch_gemma3 = {
     .name = "gemma3",
     .hf_types = {"gemma3_text", "gemma3"},
     .gguf_arch = "gemma3",
-    .rules = rules,
-    .n_rules = TG_COUNT(rules),
+    .rules = {&tg_rules_gemma, &tg_rules_attention, &own_rules, &tg_rules_glu},
     .hf_prefixes = hf_prefixes,
     .ignored_tensors = ignored_tensors,
     .read_hparams = read_hparams,

@@ -38,6 +38,25 @@ tg_status tg_hparams_read_rows(tg_hparams *h, tg_config *c, const tg_key_row *ro
     return TG_OK;
 }
 
+tg_status tg_hparams_read_numbers(tg_hparams *h, tg_config *c, const tg_number_row *rows, int32_t n,
+                                  tg_err *e)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const tg_number_row *r = &rows[i];
+        const char *key = is_gguf(c) ? r->gguf : r->hf;
+        double value = r->absent;
+        bool is_present = false;
+        if (key) TG_TRY(tg_config_get_f64(c, key, &value, &is_present, e));
+        /* Zero would silence a part of the model, and divide by it where it is a divisor. */
+        if (is_present && !(value > 0))
+            return tg_fail(e, TG_E_CORRUPT, "%s: %s is %g, but must be greater than 0.",
+                           tg_config_get_file(c), key, value);
+        float field = (float)(r->is_inverse ? 1 / value : value);
+        memcpy((char *)h + r->field, &field, sizeof field);
+    }
+    return TG_OK;
+}
+
 tg_status tg_hparams_check_heads(tg_hparams *h, tg_config *c, tg_err *e)
 {
     const char *file = tg_config_get_file(c);
@@ -67,7 +86,9 @@ tg_status tg_hparams_check_heads(tg_hparams *h, tg_config *c, tg_err *e)
 
 tg_status tg_hparams_read_eps(tg_hparams *h, tg_config *c, double absent, tg_err *e)
 {
-    const char *key = is_gguf(c) ? "*.attention.layer_norm_rms_epsilon" : "rms_norm_eps";
+    const char *key = h->is_layer_norm
+                          ? (is_gguf(c) ? "*.attention.layer_norm_epsilon" : "layer_norm_eps")
+                          : (is_gguf(c) ? "*.attention.layer_norm_rms_epsilon" : "rms_norm_eps");
     double eps = absent;
     bool is_present = false;
     TG_TRY(tg_config_get_f64(c, key, &eps, is_gguf(c) ? NULL : &is_present, e));
@@ -143,6 +164,21 @@ tg_status tg_hparams_read_layer_types(tg_hparams *h, tg_config *c, bool *is_pres
     return TG_OK;
 }
 
+tg_status tg_hparams_read_window(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
+                                 int32_t absent, bool is_on, bool *has_types, tg_err *e)
+{
+    bool is_present = false;
+    const json_t *root = tg_checkpoint_get_json(ck, TG_HF_CONFIG);
+    h->window = root && json_object_get(root, "sliding_window") ? 0 : absent;
+    TG_TRY(tg_config_get_i32(c, "sliding_window", 1, INT32_MAX, &h->window, &is_present, e));
+    TG_TRY(tg_config_get_bool(c, "use_sliding_window", &is_on, &is_present, e));
+    TG_TRY(tg_hparams_read_layer_types(h, c, has_types, e));
+    if (!is_on) h->window = 0;
+    for (int32_t l = 0; l < h->n_layers; l++)
+        h->is_sliding[l] = h->window > 0 && (!*has_types || h->is_sliding[l]);
+    return TG_OK;
+}
+
 tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_err *e)
 {
     for (int32_t i = 0; i < n; i++) {
@@ -168,6 +204,58 @@ tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_e
                        "supported: %s.",
                        tg_config_get_file(c), r->key, r->reason);
     }
+    return TG_OK;
+}
+
+/* clang-format off */
+static const tg_refusal hf_refusals[] = {
+    {"quantization_config", TG_REFUSE_PRESENT, 0, "quantized Hugging Face weights are not read"},
+    {"rope_interleaved", TG_REFUSE_TRUE, 0, "rotation goes by halves"},
+    {"rope_parameters.llama_4_scaling_beta", TG_REFUSE_PRESENT, 0,
+     "queries are not scaled by position"},
+    {"embedding_multiplier", TG_REFUSE_UNLESS, 1, "embeddings are not scaled"},
+    {"residual_multiplier", TG_REFUSE_UNLESS, 1, "residuals are not scaled"},
+    {"attention_multiplier", TG_REFUSE_PRESENT, 0, "scores are scaled by the head size"},
+    {"query_pre_attn_scalar", TG_REFUSE_PRESENT, 0, "scores are scaled by the head size"},
+    {"logits_scaling", TG_REFUSE_UNLESS, 1, "logits are not scaled"},
+    {"logit_scale", TG_REFUSE_UNLESS, 1, "logits are not scaled"},
+    {"attn_logit_softcapping", TG_REFUSE_PRESENT, 0, "scores are not capped"},
+    {"final_logit_softcapping", TG_REFUSE_PRESENT, 0, "logits are not capped"},
+    {"use_bidirectional_attention", TG_REFUSE_TRUE, 0, "attention is causal"},
+    {"no_rope_layers", TG_REFUSE_PRESENT, 0, "every layer rotates"},
+    {"use_qk_norm", TG_REFUSE_TRUE, 0, "queries and keys are not normalized"},
+    {"qk_layernorm", TG_REFUSE_TRUE, 0, "queries and keys are not normalized"},
+    {"use_parallel_residual", TG_REFUSE_TRUE, 0, "attention comes before the feed-forward"},
+    {"parallel_attn", TG_REFUSE_TRUE, 0, "attention comes before the feed-forward"},
+    {"clip_qkv", TG_REFUSE_PRESENT, 0, "queries, keys and values are not clipped"},
+    {"alibi", TG_REFUSE_TRUE, 0, "positions are rotary"},
+    {"num_local_experts", TG_REFUSE_UNLESS, 0, "there are no experts"},
+};
+
+static const tg_refusal gguf_refusals[] = {
+    {"*.expert_count", TG_REFUSE_UNLESS, 0, "there are no experts"},
+    {"*.embedding_scale", TG_REFUSE_UNLESS, 1, "embeddings are not scaled"},
+    {"*.residual_scale", TG_REFUSE_UNLESS, 1, "residuals are not scaled"},
+    {"*.logit_scale", TG_REFUSE_UNLESS, 1, "logits are not scaled"},
+    {"*.attention.scale", TG_REFUSE_PRESENT, 0, "scores are scaled by the head size"},
+    {"*.attention.clamp_kqv", TG_REFUSE_UNLESS, 0, "queries, keys and values are not clipped"},
+    {"*.attention.max_alibi_bias", TG_REFUSE_UNLESS, 0, "positions are rotary"},
+    {"*.attention.causal", TG_REFUSE_FALSE, 0, "attention is causal"},
+    {"*.attention.temperature_scale", TG_REFUSE_PRESENT, 0, "queries are not scaled by position"},
+    {"*.attn_logit_softcapping", TG_REFUSE_UNLESS, 0, "scores are not capped"},
+    {"*.final_logit_softcapping", TG_REFUSE_UNLESS, 0, "logits are not capped"},
+    {"*.use_parallel_residual", TG_REFUSE_TRUE, 0, "attention comes before the feed-forward"},
+    {"*.rope.dimension_sections", TG_REFUSE_PRESENT, 0, "a position is one number"},
+    {"*.pooling_type", TG_REFUSE_UNLESS, 0, "the model must give logits"},
+};
+/* clang-format on */
+
+tg_status tg_config_refuse_unread(tg_config *c, tg_err *e)
+{
+    const tg_refusal *rows = is_gguf(c) ? gguf_refusals : hf_refusals;
+    size_t n = is_gguf(c) ? TG_COUNT(gguf_refusals) : TG_COUNT(hf_refusals);
+    for (size_t i = 0; i < n; i++)
+        if (!tg_config_was_read(c, rows[i].key)) TG_TRY(tg_config_refuse(c, &rows[i], 1, e));
     return TG_OK;
 }
 

@@ -22,11 +22,23 @@ typedef struct tg_key_row {
 TG_MUST_USE tg_status tg_hparams_read_rows(tg_hparams *h, tg_config *c, const tg_key_row *rows,
                                            int32_t n, tg_err *e);
 
+/* A number above 0 for a float field; absent as above, but never needed. */
+typedef struct tg_number_row {
+    const char *hf, *gguf;
+    size_t field;
+    double absent;   /* 0 where the model has no such thing */
+    bool is_inverse; /* the field is 1 over the number */
+} tg_number_row;
+
+TG_MUST_USE tg_status tg_hparams_read_numbers(tg_hparams *h, tg_config *c,
+                                              const tg_number_row *rows, int32_t n, tg_err *e);
+
 /* After the rows: key heads and head size where absent (0) follow from the others, and the sizes
  * are ones the kernels and the attention can do. */
 TG_MUST_USE tg_status tg_hparams_check_heads(tg_hparams *h, tg_config *c, tg_err *e);
 
-/* norm_eps; `absent` is taken when an HF config does not say. */
+/* norm_eps, under the name that the kind of norm has (is_layer_norm is set); `absent` is taken
+ * when an HF config does not say. */
 TG_MUST_USE tg_status tg_hparams_read_eps(tg_hparams *h, tg_config *c, double absent, tg_err *e);
 /* act, from the first of the two keys that is there, else `absent`. HF only: in a GGUF file the
  * architecture says it. */
@@ -39,6 +51,13 @@ TG_MUST_USE tg_status tg_hparams_read_vocab(tg_hparams *h, tg_config *c, const t
 /* is_sliding from "layer_types", which wins over any pattern; its length must be n_layers. */
 TG_MUST_USE tg_status tg_hparams_read_layer_types(tg_hparams *h, tg_config *c, bool *is_present,
                                                   tg_err *e);
+
+/* window and is_sliding of config.json: "sliding_window", `absent` tokens when the key is not there
+ * and none when it is null; switched by "use_sliding_window", which is `is_on` when absent. All
+ * layers slide, or those that layer_types says; *has_types tells which. */
+TG_MUST_USE tg_status tg_hparams_read_window(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
+                                             int32_t absent, bool is_on, bool *has_types,
+                                             tg_err *e);
 
 /* One rotary table from config.json: `object` is the path of the object that holds rope_type and
  * its numbers ("rope_scaling", "rope_parameters.full_attention"; it may be absent: a plain table).
@@ -76,6 +95,8 @@ typedef struct tg_refusal {
 } tg_refusal;
 
 TG_MUST_USE tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_err *e);
+/* The keys of any family that change the arithmetic, where the architecture has not read them. */
+TG_MUST_USE tg_status tg_config_refuse_unread(tg_config *c, tg_err *e);
 
 /* Keys that say nothing about a forward pass, in either kind of file. */
 void tg_config_ignore_common(tg_config *c);

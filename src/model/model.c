@@ -139,10 +139,21 @@ static const tg_tensor *find_tensor(const tg_blueprint *b, const tg_weight_rule 
     return tg_checkpoint_find_tensor(b->c, tg_str_from_cstr(name));
 }
 
+/* The i-th rule of all lists; NULL behind the last. */
+static const tg_weight_rule *get_rule(const tg_arch *arch, int32_t i)
+{
+    for (int32_t k = 0; k < TG_MAX_RULE_LISTS && arch->rules[k]; k++) {
+        if (i < arch->rules[k]->n) return &arch->rules[k]->rules[i];
+        i -= arch->rules[k]->n;
+    }
+    return NULL;
+}
+
 static const tg_weight_rule *find_rule(const tg_arch *arch, tg_weight_role role)
 {
-    for (int32_t i = 0; i < arch->n_rules; i++)
-        if (arch->rules[i].role == role) return &arch->rules[i];
+    const tg_weight_rule *r;
+    for (int32_t i = 0; (r = get_rule(arch, i)) != NULL; i++)
+        if (r->role == role) return r;
     return NULL;
 }
 
@@ -311,21 +322,95 @@ static bool is_needed(const tg_blueprint *b, const tg_weight_rule *r)
     return false;
 }
 
+/* ---- one tensor for several weights */
+
+static tg_part part_of(const tg_blueprint *b, const tg_weight_rule *r)
+{
+    return is_gguf(b->c) ? r->gguf_part : r->hf_part;
+}
+
+/* Rows of the whole tensor, and where the weight's own begin in it. */
+static int64_t find_part(const tg_blueprint *b, const tg_weight_rule *r, int64_t *first,
+                         tg_row_order *order)
+{
+    const tg_hparams *h = &b->h;
+    int64_t q = find_size(h, TG_SIZE_HD), k = find_size(h, TG_SIZE_KD);
+    int32_t group = h->n_heads / h->n_kv_heads;
+    tg_part part = part_of(b, r);
+    *first = 0;
+    switch (part) {
+    case TG_PART_ALL: return find_size(h, r->rows);
+    case TG_PART_Q: return q + 2 * k;
+    case TG_PART_K: *first = q; return q + 2 * k;
+    case TG_PART_V: *first = q + k; return q + 2 * k;
+    case TG_PART_GROUP_Q:
+    case TG_PART_GROUP_K:
+    case TG_PART_GROUP_V:
+        order->run = part == TG_PART_GROUP_Q ? group * h->head_dim : h->head_dim;
+        order->step = (group + 2) * h->head_dim;
+        if (part == TG_PART_GROUP_K) *first = (int64_t)group * h->head_dim;
+        if (part == TG_PART_GROUP_V) *first = (int64_t)(group + 1) * h->head_dim;
+        return q + 2 * k;
+    case TG_PART_GATE: return 2 * find_size(h, TG_SIZE_F);
+    case TG_PART_UP: *first = find_size(h, TG_SIZE_F); return 2 * *first;
+    }
+    TG_ASSERT(false && "no part");
+    return 0;
+}
+
+static bool is_rotated(tg_weight_role role)
+{
+    return role == TG_W_Q || role == TG_W_K || role == TG_W_Q_BIAS || role == TG_W_K_BIAS;
+}
+
+/* How this checkpoint's rows become the weight's. */
+static tg_row_order order_of(const tg_blueprint *b, const tg_weight_rule *r)
+{
+    bool has_pairs = is_gguf(b->c) ? b->arch->gguf_has_pairs : b->arch->hf_has_pairs;
+    tg_row_order o = {.fix = is_gguf(b->c) ? r->gguf_fix : r->hf_fix, .head_dim = b->h.head_dim};
+    if (has_pairs && is_rotated(r->role)) {
+        bool is_q = r->role == TG_W_Q || r->role == TG_W_Q_BIAS;
+        o.fix = is_q ? TG_FIX_UNPERMUTE_Q : TG_FIX_UNPERMUTE_K;
+    }
+    return o;
+}
+
+/* Checks a tensor and makes it, or a view of its rows, the weight. */
+static tg_status take_tensor(tg_blueprint *b, tg_found_weight *w, const tg_tensor *t, tg_err *e)
+{
+    const tg_weight_rule *r = w->rule;
+    int64_t first, rows = find_size(&b->h, r->rows), cols = find_size(&b->h, r->cols);
+    int64_t all = find_part(b, r, &first, &w->order);
+    TG_TRY(check_shape(t, all, cols, r->cols == TG_SIZE_1, e));
+    w->tensor = t;
+    if (all == rows) return TG_OK;
+    tg_tensor *view = TG_ARENA_ARRAY(&b->arena, tg_tensor, 1);
+    if (!view) return tg_fail_nomem(e, sizeof *view, "a view of a tensor");
+    *view = *t;
+    view->dims[0] = rows;
+    view->data = (const uint8_t *)t->data + (size_t)first * tg_dtype_row_bytes(t->dtype, cols);
+    w->tensor = view;
+    return TG_OK;
+}
+
 static tg_status find_weights(tg_blueprint *b, name_list *missing, tg_err *e)
 {
-    for (int32_t i = 0; i < b->arch->n_rules; i++) {
-        const tg_weight_rule *r = &b->arch->rules[i];
-        int64_t rows = find_size(&b->h, r->rows), cols = find_size(&b->h, r->cols);
+    const tg_weight_rule *r;
+    for (int32_t i = 0; (r = get_rule(b->arch, i)) != NULL; i++) {
         /* A tied model's head is the embedding, also where the file has a copy of it. */
         bool is_tied_head = r->role == TG_W_HEAD && b->h.is_tied;
         for (int32_t l = 0; l < n_layers_of(b, r->role); l++) {
             tg_found_weight *w = get_found(b, r->role, l);
             w->rule = r;
-            w->fix = is_gguf(b->c) ? r->gguf_fix : r->hf_fix;
-            w->tensor = is_tied_head ? NULL : find_tensor(b, r, l);
-            if (w->tensor) TG_TRY(check_shape(w->tensor, rows, cols, r->cols == TG_SIZE_1, e));
+            w->order = order_of(b, r);
+            const tg_tensor *t = is_tied_head ? NULL : find_tensor(b, r, l);
+            if (t) TG_TRY(take_tensor(b, w, t, e));
         }
-        for (int32_t l = 0; l < n_layers_of(b, r->role); l++) {
+        /* A tensor of several weights is missed once. */
+        tg_part part = part_of(b, r);
+        bool is_first = part == TG_PART_ALL || part == TG_PART_Q || part == TG_PART_GROUP_Q ||
+                        part == TG_PART_GATE;
+        for (int32_t l = 0; is_first && l < n_layers_of(b, r->role); l++) {
             char name[NAME_BYTES];
             if (get_found(b, r->role, l)->tensor || !is_needed(b, r)) continue;
             expand_name(name, rule_pattern(b, r), b->prefix, l);
@@ -371,18 +456,34 @@ static void find_surplus(const tg_blueprint *b, name_list *surplus)
     for (int32_t i = 0; i < tg_checkpoint_n_tensors(b->c); i++) {
         tg_str name = tg_checkpoint_get_tensor(b->c, i)->name;
         bool is_known = is_ignored(b, name);
-        for (int32_t k = 0; k < b->arch->n_rules && !is_known; k++)
-            is_known = is_match(b, name, &b->arch->rules[k]);
+        const tg_weight_rule *r;
+        for (int32_t k = 0; !is_known && (r = get_rule(b->arch, k)) != NULL; k++)
+            is_known = is_match(b, name, r);
         if (!is_known) add_name(surplus, name.ptr, name.len);
     }
+}
+
+/* Rows of neighbours are put back for whole heads, so a part of one would rotate wrongly. */
+static tg_status check_pairs(const tg_blueprint *b, const tg_config *keys, tg_err *e)
+{
+    bool has_pairs = is_gguf(b->c) ? b->arch->gguf_has_pairs : b->arch->hf_has_pairs;
+    int32_t n = b->h.ropes[0].rotary_dim;
+    if (!has_pairs || n == 0 || n == b->h.head_dim) return TG_OK;
+    return tg_fail(e, TG_E_UNSUPPORTED, "%s: %s is %d, but must be the head size, %d.",
+                   tg_config_get_file(keys),
+                   is_gguf(b->c) ? "rope.dimension_count" : "the part of a head that rotates", n,
+                   b->h.head_dim);
 }
 
 static tg_status resolve(tg_blueprint *b, tg_config *keys, tg_err *e)
 {
     name_list missing = {0}, surplus = {0};
     TG_TRY(find_arch(&b->arch, keys, e));
+    b->h.embed_scale = b->h.residual_scale = b->h.logit_scale = 1;
     TG_TRY(b->arch->read_hparams(&b->h, keys, b->c, &b->arena, e));
+    TG_TRY(check_pairs(b, keys, e));
     /* After the architecture asked: what is left has a reader nowhere. */
+    TG_TRY(tg_config_refuse_unread(keys, e));
     tg_config_ignore_common(keys);
     TG_TRY(warn_unread(b, keys, e));
 
@@ -457,6 +558,7 @@ static bool is_rope_used(const tg_blueprint *b, int32_t which)
 {
     if (b->h.ropes[which].rotary_dim == 0) return false;
     for (int32_t l = 0; l < b->h.n_layers; l++) {
+        if (b->h.has_no_rope[l]) continue;
         bool is_second = b->h.is_sliding[l] && b->h.ropes[1].rotary_dim > 0;
         if (is_second == (which == 1)) return true;
     }

@@ -58,9 +58,14 @@ typedef struct tg_hparams {
     int32_t act;            /* tg_act of kernel.h by value: 0 silu, 1 gelu_tanh */
     int32_t window;         /* of sliding layers */
     float norm_eps, embed_scale, attn_scale;
+    float residual_scale, logit_scale; /* of what a layer adds to the stream; of logits */
+    float attn_cap, logit_cap;         /* of scores and logits, after their scales */
     bool is_tied;
+    bool is_layer_norm;               /* norms subtract the mean */
+    bool is_qk_norm_whole;            /* q and k are normed over all heads together */
     tg_rope_spec ropes[TG_MAX_ROPES]; /* 0: global, 1: of sliding layers where it differs */
     bool is_sliding[TG_MAX_LAYERS];
+    bool has_no_rope[TG_MAX_LAYERS];
 } tg_hparams;
 
 /* Shapes in the weight table, in the letters of the hyperparameters. */
@@ -85,6 +90,27 @@ typedef enum tg_fix {
     TG_FIX_ADD_ONE      /* stored around 0, used as 1 + w */
 } tg_fix;
 
+/* How the rows of a tensor are those of a weight: with r what the fix makes of a row, row r / run *
+ * step + r % run of it; run 0: row r. */
+typedef struct tg_row_order {
+    tg_fix fix;
+    int32_t head_dim; /* of the fix */
+    int32_t run, step;
+} tg_row_order;
+
+/* Which rows of a tensor are the weight, where the file keeps several in one. */
+typedef enum tg_part {
+    TG_PART_ALL,
+    TG_PART_Q, /* all queries, then all keys, then all values */
+    TG_PART_K,
+    TG_PART_V,
+    TG_PART_GROUP_Q, /* for each KV head its queries, its key and its value */
+    TG_PART_GROUP_K,
+    TG_PART_GROUP_V,
+    TG_PART_GATE, /* gate, then up */
+    TG_PART_UP
+} tg_part;
+
 typedef struct tg_weight_rule {
     tg_weight_role role;
     const char *hf, *gguf; /* tensor names, '#' is the layer; NULL: the format has none */
@@ -92,15 +118,27 @@ typedef struct tg_weight_rule {
     bool is_optional;
     tg_split split;
     tg_fix hf_fix, gguf_fix;
+    tg_part hf_part, gguf_part;
 } tg_weight_rule;
+
+/* Rules that several architectures share (rules.h), or an architecture's own. */
+typedef struct tg_rule_list {
+    const tg_weight_rule *rules;
+    int32_t n;
+} tg_rule_list;
+
+enum { TG_MAX_RULE_LISTS = 6 };
 
 /* Tensors a row may leave unused without an error ("rotary_emb.inv_freq" anywhere in the name). */
 typedef struct tg_arch {
     const char *name;
     const char *hf_types[8]; /* config.json "model_type"s; NULL-terminated */
     const char *gguf_arch;   /* general.architecture */
-    const tg_weight_rule *rules;
-    int32_t n_rules;
+    /* NULL-terminated; a role stands in one of them. */
+    const tg_rule_list *rules[TG_MAX_RULE_LISTS];
+    /* The format's q and k are for rotating neighbours: their rows (biases too) go back to halves
+     * of a head. */
+    bool hf_has_pairs, gguf_has_pairs;
     /* What may stand for the "model." that HF names begin with, NULL-terminated: the one under
      * which the embedding is found. NULL: nothing else. */
     const char *const *hf_prefixes;
@@ -118,9 +156,11 @@ typedef struct tg_arch {
 
 /* One weight of one layer, found in the checkpoint. */
 typedef struct tg_found_weight {
-    const tg_tensor *tensor; /* NULL: absent (optional), or computed (rope tables) */
+    /* NULL: absent (optional), or computed (rope tables). Its rows are the weight's own: where a
+     * tensor holds several weights this is a view. */
+    const tg_tensor *tensor;
     const tg_weight_rule *rule;
-    tg_fix fix; /* of this checkpoint's format */
+    tg_row_order order;
 } tg_found_weight;
 
 /* A checkpoint understood: its architecture, numbers and weights. (tg_model is the public name of

@@ -328,10 +328,10 @@ tg_status tg_rope_read_gguf(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
                              &is_present, e));
     TG_TRY(tg_config_get_i32(c, "*.rope.scaling.original_context_length", 1, INT32_MAX,
                              &r->original_max_positions, &is_present, e));
-    /* The file's row order is undone for whole heads, so a part of one would rotate wrongly. */
-    if (r->rotary_dim != h->head_dim)
-        return tg_fail(e, TG_E_UNSUPPORTED,
-                       "%s: rope.dimension_count is %d, but must be the head size, %d.",
+    if (r->rotary_dim % 2 != 0 || r->rotary_dim > h->head_dim)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: rope.dimension_count is %d, but must be even and at most the head "
+                       "size, %d.",
                        tg_config_get_file(c), r->rotary_dim, h->head_dim);
     TG_TRY(find_gguf_kind(r, c, e));
     if (r->kind == TG_ROPE_YARN) TG_TRY(read_gguf_yarn(r, c, e));

@@ -58,7 +58,6 @@ static void begin(void)
 /* Packs the first and the last piece of every matrix and all of every vector, as the table says. */
 static void pack(const tg_blueprint *b, const tg_program *p)
 {
-    int32_t head_dim = tg_blueprint_hparams(b)->head_dim;
     for (int32_t i = 0; i < p->n_weights; i++) {
         const tg_weight_entry *w = &p->weights[i];
         if (w->role == TG_W_ROPE_0 || w->role == TG_W_ROPE_1) continue;
@@ -66,12 +65,11 @@ static void pack(const tg_blueprint *b, const tg_program *p)
         size_t n = w->is_plain ? (size_t)w->rows * sizeof(float)
                                : tg_layout_tile_bytes((tg_layout)w->layout, w->cols);
         uint8_t *piece = tg_mem_new(n);
-        if (piece && w->is_plain)
-            tg_pack_vector(f->tensor, f->fix, head_dim, (float *)(void *)piece);
+        if (piece && w->is_plain) tg_pack_vector(f->tensor, &f->order, (float *)(void *)piece);
         int64_t last = (w->rows - 1) / TG_TILE_ROWS;
         for (int k = 0; piece && !w->is_plain && k < 2; k++)
-            (void)!tg_pack_tile((tg_layout)w->layout, f->tensor, f->fix, head_dim, k ? last : 0,
-                                NULL, piece, NULL);
+            (void)!tg_pack_tile((tg_layout)w->layout, f->tensor, &f->order, k ? last : 0, NULL,
+                                piece, NULL);
         tg_mem_free(piece);
     }
 }

@@ -34,7 +34,8 @@ static uint8_t *pack_all(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t he
     memset(out, 0xa5, tile * (size_t)n);
     for (int64_t i = 0; i < n; i++) {
         tg_err e = {0};
-        if (tg_pack_tile(l, t, fix, head_dim, i, NULL, out + (size_t)i * tile, &e) != TG_OK)
+        if (tg_pack_tile(l, t, &(tg_row_order){.fix = fix, .head_dim = head_dim}, i, NULL,
+                         out + (size_t)i * tile, &e) != TG_OK)
             fail_msg("%s", e.msg);
     }
     return out;
@@ -242,7 +243,7 @@ static void check_refused(tg_layout l, float bad, const char *shown)
     tg_tensor x = matrix_of(TG_DTYPE_F32, data, 1, 64);
     uint8_t *tile = tg_mem_new(tg_layout_tile_bytes(l, 64));
     tg_err e = {0};
-    assert_int_equal(tg_pack_tile(l, &x, TG_FIX_NONE, 0, 0, NULL, tile, &e), TG_E_UNSUPPORTED);
+    assert_int_equal(tg_pack_tile(l, &x, &(tg_row_order){0}, 0, NULL, tile, &e), TG_E_UNSUPPORTED);
     assert_non_null(strstr(e.msg, "tensor 'w'"));
     assert_non_null(strstr(e.msg, "column 33"));
     assert_non_null(strstr(e.msg, shown));
@@ -351,7 +352,7 @@ static void rotary_rows_are_put_back_in_the_papers_order(void **state)
                 file[head * DIM + 2 * i + j] = (float)(100 * head + j * DIM / 2 + i);
     tg_tensor x = matrix_of(TG_DTYPE_F32, file, ROWS, 1), v = vector_of(TG_DTYPE_F32, file, ROWS);
     uint8_t *packed = pack_all(TG_LAYOUT_F32, &x, TG_FIX_UNPERMUTE_K, DIM);
-    tg_pack_vector(&v, TG_FIX_UNPERMUTE_Q, DIM, bias);
+    tg_pack_vector(&v, &(tg_row_order){.fix = TG_FIX_UNPERMUTE_Q, .head_dim = DIM}, bias);
     for (int row = 0; row < ROWS; row++) {
         float want = (float)(100 * (row / DIM) + row % DIM);
         check_equal(packed_get(TG_LAYOUT_F32, packed, 64, row, 0), want, "row", row, 0);
@@ -360,13 +361,33 @@ static void rotary_rows_are_put_back_in_the_papers_order(void **state)
     tg_mem_free(packed);
 }
 
+/* Keys of a tensor that holds, for each of 3 KV heads, 2 queries, a key and a value of 8 rows, the
+ * rotary halves interleaved: row 32 h + 16 + 2 i + j is the paper's 8 h + 4 j + i. */
+static void rows_of_groups_are_picked_out(void **state)
+{
+    (void)state;
+    enum { HEADS = 3, DIM = 8, STEP = 4 * DIM };
+    float file[HEADS * STEP], out[HEADS * DIM];
+    for (int i = 0; i < HEADS * STEP; i++)
+        file[i] = (float)i;
+    tg_tensor v = vector_of(TG_DTYPE_F32, file + 2 * DIM, HEADS * DIM);
+    tg_row_order keys = {.fix = TG_FIX_UNPERMUTE_K, .head_dim = DIM, .run = DIM, .step = STEP};
+    tg_pack_vector(&v, &keys, out);
+    for (int h = 0; h < HEADS; h++)
+        for (int j = 0; j < 2; j++)
+            for (int i = 0; i < DIM / 2; i++) {
+                int row = h * DIM + j * DIM / 2 + i;
+                check_equal(out[row], (float)(32 * h + 16 + 2 * i + j), "row", row, 0);
+            }
+}
+
 static void one_is_added_in_float32(void **state)
 {
     (void)state;
     uint16_t w[2] = {0x3b00, 0xbf80}; /* bf16: 2^-9, which 1 + w cannot keep in bf16; -1 */
     float out[2];
     tg_tensor v = vector_of(TG_DTYPE_BF16, w, 2);
-    tg_pack_vector(&v, TG_FIX_ADD_ONE, 0, out);
+    tg_pack_vector(&v, &(tg_row_order){.fix = TG_FIX_ADD_ONE}, out);
     check_equal(out[0], 0x1.008p0f, "1 + 2^-9", 0, 0);
     check_equal(out[1], 0, "1 - 1", 0, 1);
 }
@@ -434,6 +455,7 @@ int main(void)
         cmocka_unit_test(floats_are_quantized_as_gguf_py_does_or_better),
         cmocka_unit_test(a_quantized_row_may_end_inside_a_group),
         cmocka_unit_test(rotary_rows_are_put_back_in_the_papers_order),
+        cmocka_unit_test(rows_of_groups_are_picked_out),
         cmocka_unit_test(one_is_added_in_float32),
         cmocka_unit_test(modes_convert_floats_and_leave_blocks_alone),
         cmocka_unit_test(types_without_a_layout_are_named),

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/dense.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* clang-format off */
+#define FIELD(name) offsetof(tg_hparams, name)
+static const tg_key_row keys[] = {
+    {"num_hidden_layers", "*.block_count", FIELD(n_layers), 1, TG_MAX_LAYERS, TG_KEY_NEEDED},
+    {"hidden_size", "*.embedding_length", FIELD(width), 1, 1 << 20, TG_KEY_NEEDED},
+    {"intermediate_size", "*.feed_forward_length", FIELD(ffn), 1, 1 << 22, TG_KEY_NEEDED},
+    {"num_attention_heads", "*.attention.head_count", FIELD(n_heads), 1, 1 << 14, TG_KEY_NEEDED},
+    {"num_key_value_heads", "*.attention.head_count_kv", FIELD(n_kv_heads), 1, 1 << 14, 0},
+    {"head_dim", "*.attention.key_length", FIELD(head_dim), 1, 1 << 14, 0},
+};
+
+static const tg_refusal hf_refusals[] = {
+    {"rope_parameters.full_attention", TG_REFUSE_PRESENT, 0, "all layers share one rotary table"},
+};
+/* clang-format on */
+
+/* attention_bias and mlp_bias need no reading, since biases are used where the checkpoint has them;
+ * but a promise that the weights do not keep is an error. */
+static tg_status check_bias_flags(tg_config *c, const tg_checkpoint *ck, tg_err *e)
+{
+    static const char *const flags[][2] = {
+        {"attention_bias", "model.layers.0.self_attn.q_proj.bias"},
+        {"use_qkv_bias", "model.layers.0.self_attn.q_proj.bias"},
+        {"mlp_bias", "model.layers.0.mlp.gate_proj.bias"},
+    };
+    for (size_t i = 0; i < TG_COUNT(flags); i++) {
+        bool is_on = false, is_present = false;
+        TG_TRY(tg_config_get_bool(c, flags[i][0], &is_on, &is_present, e));
+        if (is_on && !tg_checkpoint_find_tensor(ck, tg_str_from_cstr(flags[i][1])))
+            return tg_fail(e, TG_E_CORRUPT, "%s: %s is true, but there is no tensor '%s'.",
+                           tg_config_get_file(c), flags[i][0], flags[i][1]);
+    }
+    return TG_OK;
+}
+
+static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
+                         const tg_dense *absent, tg_arena *a, tg_err *e)
+{
+    bool is_present = false, is_needed = absent->max_positions == TG_KEY_NEEDED;
+    TG_TRY(tg_config_refuse(c, hf_refusals, TG_COUNT(hf_refusals), e));
+    TG_TRY(tg_hparams_read_act(h, c, "hidden_act", absent->act, e));
+    TG_TRY(check_bias_flags(c, ck, e));
+    h->max_positions = absent->max_positions;
+    TG_TRY(tg_config_get_i32(c, "max_position_embeddings", 1, INT32_MAX, &h->max_positions,
+                             is_needed ? NULL : &is_present, e));
+    h->is_tied = absent->is_tied;
+    TG_TRY(tg_config_get_bool(c, "tie_word_embeddings", &h->is_tied, &is_present, e));
+
+    /* rope_scaling is how it was written before rope_parameters; transformers lets the older one
+     * win. */
+    tg_rope_keys rope = {
+        .object = tg_rope_has_scaling(c) ? "rope_scaling" : "rope_parameters",
+        .theta_key = "rope_theta",
+        .theta_absent = absent->rope_theta,
+    };
+    TG_TRY(tg_rope_read_hf(&h->ropes[0], h, c, &rope, a, e));
+    h->position_limit = h->max_positions;
+    if (h->ropes[0].kind == TG_ROPE_DYNAMIC)
+        h->position_limit = (int32_t)fmin(h->max_positions * h->ropes[0].factor, INT32_MAX);
+    return TG_OK;
+}
+
+static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
+                           const tg_dense *absent, tg_arena *a, tg_err *e)
+{
+    int32_t value_dim = h->head_dim;
+    bool is_present = false;
+    TG_TRY(tg_config_get_i32(c, "*.context_length", 1, INT32_MAX, &h->max_positions, NULL, e));
+    TG_TRY(
+        tg_config_get_i32(c, "*.attention.value_length", 1, 1 << 14, &value_dim, &is_present, e));
+    if (value_dim != h->head_dim)
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "%s: keys of %d and values of %d numbers are not supported; they must be "
+                       "equal.",
+                       tg_config_get_file(c), h->head_dim, value_dim);
+    TG_TRY(tg_config_get_i32(c, "*.attention.sliding_window", 0, INT32_MAX, &h->window, &is_present,
+                             e));
+    for (int32_t l = 0; l < h->n_layers; l++)
+        h->is_sliding[l] = h->window > 0;
+    (void)tg_config_has(c, "*.expert_used_count"); /* 0 beside expert_count 0 */
+    h->position_limit = h->max_positions;
+    return tg_rope_read_gguf(&h->ropes[0], h, c, ck, absent->rope_theta, a, e);
+}
+
+tg_status tg_dense_read(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
+                        const tg_dense *absent, tg_arena *a, tg_err *e)
+{
+    bool is_gguf = tg_config_get_kind(c) == TG_CHECKPOINT_GGUF;
+    TG_TRY(tg_hparams_read_rows(h, c, keys, TG_COUNT(keys), e));
+    TG_TRY(tg_hparams_check_heads(h, c, e));
+    TG_TRY(tg_hparams_read_eps(h, c, absent->norm_eps, e));
+    TG_TRY(tg_hparams_read_vocab(h, c, ck, is_gguf ? 0 : absent->n_vocab, e));
+    h->attn_scale = (float)(1 / sqrt((double)h->head_dim));
+    return is_gguf ? read_gguf(h, c, ck, absent, a, e) : read_hf(h, c, ck, absent, a, e);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * dense.h - hyperparameters of the decoders that spell them as Llama does: sizes, norm, activation,
+ * vocabulary, one rotary table. What a family adds it reads itself, before or after. */
+#ifndef TG_MODEL_DENSE_H
+#define TG_MODEL_DENSE_H
+
+#include "model/keys.h"
+
+/* What a config.json means that leaves a key out: the defaults of the family's class in
+ * transformers. GGUF files hold every key. */
+typedef struct tg_dense {
+    double rope_theta, norm_eps;
+    int32_t max_positions; /* TG_KEY_NEEDED: the file must say */
+    int32_t n_vocab;       /* likewise */
+    const char *act;
+    bool is_tied;
+} tg_dense;
+
+/* Everything of *h but windows and what only some families have: attn_scale is that of the head
+ * size, and a GGUF file's window, where it has one, holds in every layer. is_layer_norm is set. */
+TG_MUST_USE tg_status tg_dense_read(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
+                                    const tg_dense *absent, tg_arena *a, tg_err *e);
+
+#endif

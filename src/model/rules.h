@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rules.h - rows of weight tables that many architectures have alike. An architecture lists those
+ * that are its own too; what differs in one name or shape stands in its file. */
+#ifndef TG_MODEL_RULES_H
+#define TG_MODEL_RULES_H
+
+#include "model/model.h"
+
+#define TG_RULE_LIST(rows)                                                                         \
+    {                                                                                              \
+        rows, TG_COUNT(rows)                                                                       \
+    }
+
+/* Embedding, last norm (with its bias where there is one), head. */
+extern const tg_rule_list tg_rules_ends;
+/* The norm before attention. */
+extern const tg_rule_list tg_rules_attn_norm;
+/* q, k, v and output matrix, each with a bias where the checkpoint has one. */
+extern const tg_rule_list tg_rules_attention;
+/* A norm of each head of q and k. */
+extern const tg_rule_list tg_rules_qk_norm;
+/* The norm before the feed-forward, which HF calls post_attention_layernorm. */
+extern const tg_rule_list tg_rules_ffn_norm;
+/* gate, up and down, with biases where the checkpoint has them. */
+extern const tg_rule_list tg_rules_glu;
+/* Gemma's norms: four of a layer and the last, stored around 0 in HF; embedding and head. */
+extern const tg_rule_list tg_rules_gemma;
+
+/* What old exporters saved beside the weights, and the tensors that are read as keys are. */
+extern const char *const tg_ignored_rope_tensors[];
+
+#endif
