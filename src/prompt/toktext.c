@@ -112,10 +112,13 @@ static bool is_mark(int32_t cp)
 }
 
 /* Whether normalization may join `cp` with what stands before it: marks, and the vowels and final
- * consonants of Hangul. Text between two characters that are neither can be done by itself. */
+ * consonants of Hangul. Text between two characters that are neither can be done by itself.
+ *
+ * U+11A7 is where the arithmetic of final consonants begins and is none itself: it joins nothing.
+ * utf8proc takes it for one and would make it vanish into the syllable before it. */
 static bool joins_before(int32_t cp)
 {
-    return cp >= 0x300 && ((cp >= 0x1160 && cp <= 0x11ff) || is_mark(cp));
+    return cp >= 0x300 && ((cp >= 0x1160 && cp <= 0x11ff && cp != 0x11a7) || is_mark(cp));
 }
 
 /* One character and what joins it. Most need a few code points; a hostile run of marks may have a
@@ -224,7 +227,7 @@ static tg_status run_strip_accents(rewrite *r, tg_span w)
     for (size_t i = (size_t)w.begin, n; i < (size_t)w.end; i += n) {
         int32_t cp;
         n = decode(r->v, i, (size_t)w.end, &cp);
-        if (utf8proc_category(cp) != UTF8PROC_CATEGORY_MN) keep(r->dst, r->v, i, i + n);
+        if (!is_mark(cp)) keep(r->dst, r->v, i, i + n);
     }
     return TG_OK;
 }
@@ -261,10 +264,18 @@ static bool is_led(const rewrite *r, tg_span w)
            origin_of(r->v, (size_t)w.begin, (size_t)w.end).begin == 0;
 }
 
+/* What is put in front stands for the word's first character, as in the reference library. */
+static void put_in_front(rewrite *r, tg_span w)
+{
+    int32_t cp;
+    size_t first = decode(r->v, (size_t)w.begin, (size_t)w.end, &cp);
+    put(r->dst, r->v, (size_t)w.begin, (size_t)w.begin + first, r->a.ptr, r->a.len);
+}
+
 static tg_status run_prepend(rewrite *r, tg_span w)
 {
     if (w.begin == w.end) return TG_OK;
-    if (is_led(r, w)) put(r->dst, r->v, (size_t)w.begin, (size_t)w.begin, r->a.ptr, r->a.len);
+    if (is_led(r, w)) put_in_front(r, w);
     keep(r->dst, r->v, (size_t)w.begin, (size_t)w.end);
     return TG_OK;
 }
@@ -349,8 +360,7 @@ static tg_status run_replace_regex(rewrite *r, tg_span w)
 static tg_status run_lead(rewrite *r, tg_span w)
 {
     tg_str word = {r->v->ptr + w.begin, (size_t)(w.end - w.begin)};
-    if (!tg_str_has_prefix(word, r->a) && is_led(r, w))
-        put(r->dst, r->v, (size_t)w.begin, (size_t)w.begin, r->a.ptr, r->a.len);
+    if (!tg_str_has_prefix(word, r->a) && is_led(r, w)) put_in_front(r, w);
     keep(r->dst, r->v, (size_t)w.begin, (size_t)w.end);
     return TG_OK;
 }
