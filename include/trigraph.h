@@ -74,9 +74,12 @@ TG_CHECKED_API tg_status tg_export_preview(char **out, const char *source, const
 TG_CHECKED_API tg_status tg_cache_find(char **dir, const char *source, const tg_export_options *o,
                                        void (*note)(void *context, const char *line), tg_err *e);
 
-/* What is inside an artifact or a checkpoint (its header only): text for people or JSON. *out is
- * yours. */
-TG_CHECKED_API tg_status tg_inspect(char **out, const char *path, bool is_json, tg_err *e);
+/* What is inside an artifact or a checkpoint, of which no weight is read: text for people or JSON.
+ * Of a checkpoint also whether it will run here, exported with `o` (NULL: defaults), what stands in
+ * the way if not, and the memory it needs; of an artifact `o` must be NULL. A checkpoint that will
+ * not run is no failure. *out is yours. */
+TG_CHECKED_API tg_status tg_inspect(char **out, const char *path, const tg_export_options *o,
+                                    bool is_json, tg_err *e);
 /* Compares every checksum of an artifact, the weights' too. */
 TG_CHECKED_API tg_status tg_verify(const char *dir, tg_err *e);
 

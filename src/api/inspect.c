@@ -1,50 +1,178 @@
 /* SPDX-License-Identifier: Apache-2.0
- * inspect.c - what is inside an artifact or a checkpoint, for people and as JSON. */
+ * inspect.c - what is inside an artifact or a checkpoint, for people and as JSON.
+ *
+ * A checkpoint is taken as far along the road of an export as it goes without its weights' bytes,
+ * by the code that exports, so that what is said here is what will happen. Where a stage fails its
+ * sentence is kept and the next one that can do without it is tried: a person who has to mend two
+ * things wants to hear of both. */
 #include "api/api.h"
+#include "base/os.h"
+#include "run/exec.h"
 
+#include <inttypes.h>
 #include <string.h>
+
+/* ---- what both have: templates, memory */
+
+static json_t *describe_memory(const tg_exec_memory *m, const tg_program *p)
+{
+    return json_pack("{s:i, s:i, s:s, s:I, s:I, s:I}", "batch", p->batch, "max_length",
+                     p->max_length, "kv", tg_kv_type_name(p->kv_type), "weights_bytes",
+                     (json_int_t)p->weights_bytes, "kv_bytes", (json_int_t)m->kv_bytes,
+                     "step_bytes", (json_int_t)m->step_bytes);
+}
+
+static void print_memory(tg_buf *out, const tg_exec_memory *m, const tg_program *p)
+{
+    tg_buf_printf(out, "memory        %d row%s of %d positions: weights ", p->batch,
+                  p->batch == 1 ? "" : "s", p->max_length);
+    tg_buf_add_size(out, p->weights_bytes);
+    tg_buf_printf(out, " (mapped), keys and values in %s ", tg_kv_type_name(p->kv_type));
+    tg_buf_add_size(out, m->kv_bytes);
+    tg_buf_add_cstr(out, ", a step ");
+    tg_buf_add_size(out, m->step_bytes);
+    tg_buf_add_byte(out, '\n');
+}
+
+/* Their names, or "none". */
+static void print_templates(tg_buf *out, const tg_chat *chat)
+{
+    int32_t n = tg_chat_n_templates(chat);
+    tg_buf_add_cstr(out, "chat template ");
+    for (int32_t i = 0; i < n; i++)
+        tg_buf_printf(out, "%s%s", i ? ", " : "", tg_chat_get_name(chat, i));
+    tg_buf_printf(out, "%s\n", n ? "" : "none");
+}
 
 /* ---- artifacts */
 
-/* Their names, or "none". */
-static tg_status print_templates(tg_buf *out, const tg_artifact *a, tg_err *e)
+static tg_status print_artifact(tg_buf *out, const tg_artifact *a, const tg_exec_memory *m,
+                                tg_err *e)
 {
+    const json_t *source = json_object_get(a->json, "source");
     tg_chat *chat;
     TG_TRY(tg_artifact_open_chat(&chat, a, e));
-    int32_t n = tg_chat_n_templates(chat);
-    for (int32_t i = 0; i < n; i++)
-        tg_buf_printf(out, "%s%s", i ? ", " : "", tg_chat_get_name(chat, i));
-    tg_buf_printf(out, "%s\n\n", n ? "" : "none");
+    tg_buf_printf(out,
+                  "artifact      %s\narchitecture  %s\nmade from     %s (%s)\ncompiler      %s\n",
+                  a->path, json_string_value(json_object_get(a->json, "architecture")),
+                  json_string_value(json_object_get(source, "name")),
+                  json_string_value(json_object_get(source, "kind")),
+                  json_string_value(json_object_get(a->json, "compiler")));
+    tg_buf_printf(out, "tokenizer     %s\n", a->tokenizer_map.n_bytes ? "yes" : "none");
+    print_templates(out, chat);
+    print_memory(out, m, &a->program);
+    tg_buf_add_byte(out, '\n');
+    tg_program_print(&a->program, out);
     tg_chat_free(chat);
     return TG_OK;
 }
 
-static tg_status inspect_artifact(tg_buf *out, const char *path, bool is_json, tg_err *e)
+/* artifact.json as it lies, and the memory, which follows from the program. */
+static tg_status print_artifact_json(tg_buf *out, const tg_artifact *a, const tg_exec_memory *m,
+                                     tg_err *e)
+{
+    json_t *o = json_copy(a->json);
+    if (!o || json_object_set_new(o, "memory", describe_memory(m, &a->program)) != 0) {
+        json_decref(o);
+        return tg_fail_nomem(e, sizeof *o, "a description");
+    }
+    tg_status s = tg_json_print(out, o, 2, e);
+    tg_buf_add_byte(out, '\n');
+    json_decref(o);
+    return s;
+}
+
+static tg_status inspect_artifact(tg_buf *out, const char *path, const tg_export_options *o,
+                                  bool is_json, tg_err *e)
 {
     tg_artifact *a;
+    tg_exec_memory m;
+    if (o)
+        return tg_fail(e, TG_E_ARGUMENT,
+                       "%s: is an artifact, whose shape and numbers are fixed; inspect the "
+                       "checkpoint it was made from, or export that anew",
+                       path);
     TG_TRY(tg_artifact_open(&a, path, e));
-    tg_status s = TG_OK;
-    if (is_json) {
-        s = tg_json_print(out, a->json, 2, e);
-        tg_buf_add_byte(out, '\n');
-    } else {
-        const json_t *source = json_object_get(a->json, "source");
-        tg_buf_printf(
-            out, "artifact      %s\narchitecture  %s\nmade from     %s (%s)\ncompiler      %s\n",
-            path, json_string_value(json_object_get(a->json, "architecture")),
-            json_string_value(json_object_get(source, "name")),
-            json_string_value(json_object_get(source, "kind")),
-            json_string_value(json_object_get(a->json, "compiler")));
-        tg_buf_printf(out, "tokenizer     %s\nchat template ",
-                      a->tokenizer_map.n_bytes ? "yes" : "none");
-        s = print_templates(out, a, e);
-        tg_program_print(&a->program, out);
-    }
+    tg_status s = tg_exec_find_memory(&m, &a->program, e);
+    if (s == TG_OK)
+        s = is_json ? print_artifact_json(out, a, &m, e) : print_artifact(out, a, &m, e);
     tg_artifact_close(a);
     return s;
 }
 
-/* ---- checkpoints */
+/* ---- checkpoints: how far one gets */
+
+enum { MAX_OBSTACLES = 4 };
+
+typedef struct tg_survey {
+    tg_checkpoint *checkpoint;
+    tg_papers papers;     /* empty: there are none, or they are an obstacle */
+    tg_chat *chat;        /* of the papers; NULL with them */
+    tg_blueprint *model;  /* NULL: not understood */
+    tg_compiled compiled; /* with is_compiled */
+    bool is_compiled;
+    tg_exec_memory memory; /* with is_compiled */
+    tg_err obstacles[MAX_OBSTACLES];
+    int n_obstacles;
+} tg_survey;
+
+static void deinit_survey(tg_survey *x)
+{
+    tg_compiled_deinit(&x->compiled);
+    tg_blueprint_free(x->model);
+    tg_chat_free(x->chat);
+    tg_papers_deinit(&x->papers);
+    tg_checkpoint_close(x->checkpoint);
+}
+
+/* Keeps the sentence of a stage that failed. Refused memory says nothing about a checkpoint and is
+ * the caller's failure. */
+static tg_status note(tg_survey *x, tg_status s, const tg_err *why, tg_err *e)
+{
+    if (s == TG_OK) return TG_OK;
+    if (s == TG_E_NOMEM) return tg_fail(e, s, "%s", why->msg);
+    TG_ASSERT(x->n_obstacles < MAX_OBSTACLES);
+    x->obstacles[x->n_obstacles++] = *why;
+    return TG_OK;
+}
+
+static tg_status survey_papers(tg_survey *x, tg_err *e)
+{
+    tg_err why = {0};
+    tg_status s = tg_papers_read(&x->papers, x->checkpoint, &why);
+    if (s == TG_OK)
+        s = tg_chat_new(&x->chat, tg_buf_str(&x->papers.chat), tg_buf_str(&x->papers.named),
+                        tg_checkpoint_get_path(x->checkpoint), &why);
+    return note(x, s, &why, e);
+}
+
+/* Everything of a compilation but packing. */
+static tg_status survey_program(tg_survey *x, tg_export_config *config, tg_err *e)
+{
+    tg_err why = {0}, too_large = {0};
+    if (x->papers.n_vocab > 0) tg_blueprint_limit_vocab(x->model, x->papers.n_vocab);
+    tg_status s = tg_export_config_check(config, tg_blueprint_hparams(x->model), &why);
+    if (s == TG_OK) s = tg_compile(&x->compiled, x->model, config, NULL, NULL, &why);
+    if (s != TG_OK) return note(x, s, &why, e);
+    x->is_compiled = true;
+    const tg_program *p = &x->compiled.program;
+    TG_TRY(tg_exec_find_memory(&x->memory, p, e));
+    s = tg_exec_check_memory(&x->memory, p, tg_memory_available_bytes(), &too_large);
+    return note(x, s, &too_large, e);
+}
+
+static tg_status survey(tg_survey *x, const char *path, const tg_export_options *o, tg_err *e)
+{
+    tg_export_config config;
+    tg_err why = {0};
+    TG_TRY(tg_export_options_read(&config, o, e));
+    TG_TRY(tg_checkpoint_open(&x->checkpoint, path, e));
+    TG_TRY(survey_papers(x, e));
+    TG_TRY(note(x, tg_blueprint_open(&x->model, x->checkpoint, &why), &why, e));
+    return x->model ? survey_program(x, &config, e) : TG_OK;
+}
+
+/* ---- and what is said of it */
 
 typedef struct type_count {
     int32_t n;
@@ -60,84 +188,129 @@ static void count_types(type_count counts[TG_DTYPE_COUNT], const tg_checkpoint *
     }
 }
 
-static json_t *describe_checkpoint(const tg_checkpoint *c, const tg_blueprint *b,
-                                   const tg_err *obstacle)
+static const char *kind_name(const tg_checkpoint *c)
+{
+    return tg_checkpoint_get_kind(c) == TG_CHECKPOINT_GGUF ? "gguf" : "huggingface";
+}
+
+static json_t *describe_types(const tg_checkpoint *c)
 {
     type_count counts[TG_DTYPE_COUNT] = {0};
-    count_types(counts, c);
     json_t *types = json_object();
+    count_types(counts, c);
     for (int32_t i = 0; i < TG_DTYPE_COUNT; i++)
         if (counts[i].n)
             json_object_set_new(types, tg_dtype_get_name((tg_dtype)i),
                                 json_pack("{s:i, s:I}", "tensors", counts[i].n, "bytes",
                                           (json_int_t)counts[i].n_bytes));
-    json_t *o =
-        json_pack("{s:s, s:s, s:i, s:o, s:b}", "path", tg_checkpoint_get_path(c), "kind",
-                  tg_checkpoint_get_kind(c) == TG_CHECKPOINT_GGUF ? "gguf" : "huggingface",
-                  "n_tensors", tg_checkpoint_n_tensors(c), "types", types, "runs", b != NULL);
-    if (!b) {
-        json_object_set_new(o, "obstacle", json_string(obstacle->msg));
-        return o;
-    }
-    const tg_hparams *h = tg_blueprint_hparams(b);
-    json_object_set_new(o, "architecture", json_string(tg_blueprint_arch(b)->name));
-    json_object_set_new(o, "model",
-                        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "n_layers",
-                                  h->n_layers, "width", h->width, "n_heads", h->n_heads,
-                                  "n_kv_heads", h->n_kv_heads, "head_dim", h->head_dim, "ffn",
-                                  h->ffn, "n_vocab", h->n_vocab, "max_positions",
-                                  h->max_positions));
-    return o;
+    return types;
 }
 
-/* Nested objects indented, scalars as "name  value". */
-static void print_object(tg_buf *out, const json_t *o, int indent)
+static json_t *describe_model(const tg_hparams *h)
 {
-    const char *name;
-    json_t *v;
-    json_object_foreach((json_t *)(uintptr_t)o, name, v)
-    {
-        tg_buf_printf(out, "%*s%-*s", indent, "", 16 - indent, name);
-        if (json_is_object(v)) {
-            tg_buf_add_byte(out, '\n');
-            print_object(out, v, indent + 2);
-            continue;
-        }
-        if (json_is_string(v))
-            tg_buf_add_escaped(out, (tg_str){json_string_value(v), json_string_length(v)});
-        else
-            (void)!tg_json_print(out, v, 0, NULL); /* a refusal is kept by the buffer */
-        tg_buf_add_byte(out, '\n');
-    }
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "n_layers", h->n_layers, "width",
+                     h->width, "n_heads", h->n_heads, "n_kv_heads", h->n_kv_heads, "head_dim",
+                     h->head_dim, "ffn", h->ffn, "n_vocab", h->n_vocab, "max_positions",
+                     h->max_positions);
 }
 
-static tg_status inspect_checkpoint(tg_buf *out, const char *path, bool is_json, tg_err *e)
+static json_t *describe_papers(const tg_survey *x)
 {
-    tg_checkpoint *c;
-    tg_blueprint *b = NULL;
-    tg_err obstacle = {0};
-    TG_TRY(tg_checkpoint_open(&c, path, e));
-    if (tg_blueprint_open(&b, c, &obstacle) != TG_OK) b = NULL;
-    json_t *o = describe_checkpoint(c, b, &obstacle);
-    tg_status s = o ? TG_OK : tg_fail_nomem(e, sizeof o, "a description");
-    if (s == TG_OK && is_json) {
-        s = tg_json_print(out, o, 2, e);
-        tg_buf_add_byte(out, '\n');
-    } else if (s == TG_OK) {
-        print_object(out, o, 0);
+    json_t *names = json_array();
+    for (int32_t i = 0; x->chat && i < tg_chat_n_templates(x->chat); i++)
+        json_array_append_new(names, json_string(tg_chat_get_name(x->chat, i)));
+    return json_pack("{s:i, s:o}", "n_vocab", x->papers.n_vocab, "templates", names);
+}
+
+static tg_status print_checkpoint_json(tg_buf *out, const tg_survey *x, tg_err *e)
+{
+    json_t *obstacles = json_array();
+    for (int i = 0; i < x->n_obstacles; i++)
+        json_array_append_new(obstacles, json_string(x->obstacles[i].msg));
+    json_t *o = json_pack("{s:s, s:s, s:i, s:o, s:b, s:o, s:o}", "path",
+                          tg_checkpoint_get_path(x->checkpoint), "kind", kind_name(x->checkpoint),
+                          "n_tensors", tg_checkpoint_n_tensors(x->checkpoint), "types",
+                          describe_types(x->checkpoint), "runs", x->n_obstacles == 0, "obstacles",
+                          obstacles, "tokenizer", describe_papers(x));
+    if (!o) return tg_fail_nomem(e, sizeof *o, "a description");
+    if (x->model) {
+        json_object_set_new(o, "architecture", json_string(tg_blueprint_arch(x->model)->name));
+        json_object_set_new(o, "model", describe_model(tg_blueprint_hparams(x->model)));
     }
+    if (x->is_compiled)
+        json_object_set_new(o, "memory", describe_memory(&x->memory, &x->compiled.program));
+    tg_status s = tg_json_print(out, o, 2, e);
+    tg_buf_add_byte(out, '\n');
     json_decref(o);
-    tg_blueprint_free(b);
-    tg_checkpoint_close(c);
     return s;
 }
 
-tg_status tg_inspect(char **out, const char *path, bool is_json, tg_err *e)
+static void print_model(tg_buf *out, const tg_blueprint *b)
+{
+    const tg_hparams *h = tg_blueprint_hparams(b);
+    tg_buf_printf(out,
+                  "architecture  %s\n"
+                  "model         %d layers of width %d, %d heads and %d key heads of %d, ffn %d, "
+                  "%d ids, made for %d positions\n",
+                  tg_blueprint_arch(b)->name, h->n_layers, h->width, h->n_heads, h->n_kv_heads,
+                  h->head_dim, h->ffn, h->n_vocab, h->max_positions);
+}
+
+static void print_types(tg_buf *out, const tg_checkpoint *c)
+{
+    type_count counts[TG_DTYPE_COUNT] = {0};
+    count_types(counts, c);
+    tg_buf_printf(out, "tensors       %" PRId32, tg_checkpoint_n_tensors(c));
+    for (int32_t i = 0, n = 0; i < TG_DTYPE_COUNT; i++) {
+        if (!counts[i].n) continue;
+        tg_buf_printf(out, "%s%" PRId32 " in %s (", n++ ? ", " : ": ", counts[i].n,
+                      tg_dtype_get_name((tg_dtype)i));
+        tg_buf_add_size(out, counts[i].n_bytes);
+        tg_buf_add_byte(out, ')');
+    }
+    tg_buf_add_byte(out, '\n');
+}
+
+static void print_checkpoint(tg_buf *out, const tg_survey *x)
+{
+    tg_buf_printf(out, "checkpoint    %s (%s)\n", tg_checkpoint_get_path(x->checkpoint),
+                  kind_name(x->checkpoint));
+    if (x->model) print_model(out, x->model);
+    print_types(out, x->checkpoint);
+    if (x->papers.n_vocab > 0)
+        tg_buf_printf(out, "tokenizer     %" PRId32 " ids\n", x->papers.n_vocab);
+    else if (x->chat)
+        tg_buf_add_cstr(out, "tokenizer     none\n");
+    if (x->chat) print_templates(out, x->chat);
+    if (x->is_compiled) print_memory(out, &x->memory, &x->compiled.program);
+    tg_buf_printf(out, "will run      %s\n", x->n_obstacles ? "no" : "yes");
+    for (int i = 0; i < x->n_obstacles; i++) {
+        tg_buf_add_cstr(out, "in the way    ");
+        tg_buf_add_escaped(out, tg_str_from_cstr(x->obstacles[i].msg));
+        tg_buf_add_byte(out, '\n');
+    }
+}
+
+static tg_status inspect_checkpoint(tg_buf *out, const char *path, const tg_export_options *o,
+                                    bool is_json, tg_err *e)
+{
+    tg_survey x = {0};
+    tg_status s = survey(&x, path, o, e);
+    if (s == TG_OK && is_json)
+        s = print_checkpoint_json(out, &x, e);
+    else if (s == TG_OK)
+        print_checkpoint(out, &x);
+    deinit_survey(&x);
+    return s;
+}
+
+tg_status tg_inspect(char **out, const char *path, const tg_export_options *o, bool is_json,
+                     tg_err *e)
 {
     tg_buf text = {0};
     *out = NULL;
-    tg_status s = tg_artifact_is_at(path) ? inspect_artifact(&text, path, is_json, e)
-                                          : inspect_checkpoint(&text, path, is_json, e);
+    tg_status s = tg_artifact_is_at(path) ? inspect_artifact(&text, path, o, is_json, e)
+                                          : inspect_checkpoint(&text, path, o, is_json, e);
     if (s == TG_OK) s = tg_buf_check(&text, e);
     if (s == TG_OK) s = tg_give_text(out, tg_buf_str(&text), e);
     tg_buf_deinit(&text);

@@ -46,9 +46,12 @@ const tg_command tg_commands[TG_COMMAND_COUNT] = {
          "add_generation_prompt; options win over it, and what only concerns the answer is "
          "ignored. The prompt is printed as it is, with no newline added. MODEL may lack weights: "
          "a folder with a template, or a *.jinja file alone."},
-    [TG_COMMAND_INSPECT] = {"inspect", "MODEL", "[options]", "say what a model file holds",
-                            "MODEL is an artifact or a checkpoint, of which only the header is "
-                            "read."},
+    [TG_COMMAND_INSPECT] = {"inspect", "MODEL", "[options]",
+                            "say what a model holds and whether it will run",
+                            "MODEL is an artifact or a checkpoint. Of a checkpoint no weight is "
+                            "read; it is said whether it will run here, what stands in the way if "
+                            "not, and the memory that the shape and numbers of the options "
+                            "need."},
     [TG_COMMAND_EVAL] = {"eval", "MODEL", "-f FILE [options]", "measure a text's perplexity",
                          "The perplexity is exp of the mean negative log-likelihood of every token "
                          "after the first, added up in double precision. A text longer than the "

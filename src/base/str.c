@@ -97,6 +97,18 @@ void tg_buf_printf(tg_buf *b, const char *fmt, ...)
     va_end(again);
 }
 
+void tg_buf_add_size(tg_buf *b, int64_t n_bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double x = (double)n_bytes;
+    size_t unit = 0;
+    while (x >= 1024 && unit + 1 < TG_COUNT(units)) {
+        x /= 1024;
+        unit++;
+    }
+    tg_buf_printf(b, unit ? "%.1f %s" : "%.0f %s", x, units[unit]);
+}
+
 void tg_buf_add_escaped(tg_buf *b, tg_str s)
 {
     for (size_t i = 0; i < s.len;) {

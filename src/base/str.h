@@ -35,6 +35,8 @@ void tg_buf_add_cstr(tg_buf *b, const char *s);
 void tg_buf_add_byte(tg_buf *b, char c);
 void tg_buf_add_utf8(tg_buf *b, int32_t code_point);
 TG_PRINTF(2, 3) void tg_buf_printf(tg_buf *b, const char *fmt, ...);
+/* "243.6 MiB": for people. */
+void tg_buf_add_size(tg_buf *b, int64_t n_bytes);
 /* Text with control bytes and invalid UTF-8 as \n, \t, \xNN: safe on a terminal, in a message. */
 void tg_buf_add_escaped(tg_buf *b, tg_str s);
 /* The bytes so far; valid until the next change. "" when empty. */

@@ -5,18 +5,6 @@
 
 #include <inttypes.h>
 
-static void print_bytes(int64_t n, tg_buf *out)
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double x = (double)n;
-    size_t unit = 0;
-    while (x >= 1024 && unit + 1 < TG_COUNT(units)) {
-        x /= 1024;
-        unit++;
-    }
-    tg_buf_printf(out, unit ? "%.1f %s" : "%.0f %s", x, units[unit]);
-}
-
 static void print_group(const tg_program *p, int32_t i, tg_buf *out)
 {
     const tg_kv_group *g = &p->kv_groups[i];
@@ -24,9 +12,9 @@ static void print_group(const tg_program *p, int32_t i, tg_buf *out)
     tg_buf_printf(out, "kv group %d: %d layers, %d heads of %d, %s, ", i, g->n_layers,
                   g->n_kv_heads, g->head_dim, tg_kv_type_name(p->kv_type));
     if (g->window) tg_buf_printf(out, "window %d, ", g->window);
-    print_bytes(g->page_bytes, out);
+    tg_buf_add_size(out, g->page_bytes);
     tg_buf_printf(out, " for %d positions, ", TG_KV_PAGE_TOKENS);
-    print_bytes(g->page_bytes * n_pages, out);
+    tg_buf_add_size(out, g->page_bytes * n_pages);
     tg_buf_add_cstr(out, " for a full row\n");
 }
 
@@ -37,11 +25,11 @@ static void print_plan_line(const tg_program *p, const tg_plan *x, tg_buf *out)
     tg_buf_printf(out, "plan %-9s %5d tokens, %d rows, %d logits rows, %d pages: step ",
                   tg_kind_name((tg_kind)x->kind), x->bucket.tokens, x->bucket.rows, x->bucket.outs,
                   x->bucket.pages);
-    print_bytes(x->arena_bytes, out);
+    tg_buf_add_size(out, x->arena_bytes);
     tg_buf_add_cstr(out, ", inputs ");
-    print_bytes((int64_t)io.in_bytes, out);
+    tg_buf_add_size(out, (int64_t)io.in_bytes);
     tg_buf_add_cstr(out, ", outputs ");
-    print_bytes((int64_t)io.out_bytes, out);
+    tg_buf_add_size(out, (int64_t)io.out_bytes);
     tg_buf_add_byte(out, '\n');
 }
 
@@ -87,7 +75,7 @@ void tg_program_print(const tg_program *p, tg_buf *out)
                   p->activations == TG_ACTIVATIONS_INT16 ? "int16" : "int8");
     print_wide(p, out);
     tg_buf_printf(out, "%d weights: ", p->n_weights);
-    print_bytes(p->weights_bytes, out);
+    tg_buf_add_size(out, p->weights_bytes);
     tg_buf_add_byte(out, '\n');
     for (int32_t i = 0; i < p->n_kv_groups; i++)
         print_group(p, i, out);

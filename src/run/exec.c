@@ -64,13 +64,29 @@ static tg_status make_buffers(tg_exec *x, size_t in_bytes, size_t out_bytes, int
     return TG_OK;
 }
 
-tg_status tg_exec_check_memory(const tg_program *p, const tg_kv *kv, int64_t available, tg_err *e)
+static tg_exec_memory sum_memory(const tg_program *p, const tg_kv *kv)
 {
-    int64_t needed = 0;
+    tg_exec_memory m = {0};
     for (int32_t i = 0; i < p->n_plans; i++)
-        needed = TG_MAX(needed, p->plans[i].arena_bytes);
+        m.step_bytes = TG_MAX(m.step_bytes, p->plans[i].arena_bytes);
     for (int32_t g = 0; g < p->n_kv_groups; g++)
-        needed += tg_kv_n_pages(kv, g) * p->kv_groups[g].page_bytes;
+        m.kv_bytes += tg_kv_n_pages(kv, g) * p->kv_groups[g].page_bytes;
+    return m;
+}
+
+tg_status tg_exec_find_memory(tg_exec_memory *out, const tg_program *p, tg_err *e)
+{
+    tg_kv *kv;
+    TG_TRY(tg_kv_new(&kv, p, largest_step(p), e));
+    *out = sum_memory(p, kv);
+    tg_kv_free(kv);
+    return TG_OK;
+}
+
+tg_status tg_exec_check_memory(const tg_exec_memory *m, const tg_program *p, int64_t available,
+                               tg_err *e)
+{
+    int64_t needed = m->kv_bytes + m->step_bytes;
     if (needed <= available) return TG_OK;
     return tg_fail(e, TG_E_LIMIT,
                    "%d rows of %d positions need up to %lld MB and %lld MB are free; export with a "
@@ -92,7 +108,8 @@ tg_status tg_exec_new(tg_exec **out, const tg_program *p, const void *weights,
     tg_status s = ops->open(&x->device, device_options, e);
     if (s == TG_OK) s = load_plans(x, weights, &in_bytes, &out_bytes, &n_ids, e);
     if (s == TG_OK) s = tg_kv_new(&x->kv, p, largest_step(p), e);
-    if (s == TG_OK) s = tg_exec_check_memory(p, x->kv, tg_memory_available_bytes(), e);
+    tg_exec_memory m = s == TG_OK ? sum_memory(p, x->kv) : (tg_exec_memory){0};
+    if (s == TG_OK) s = tg_exec_check_memory(&m, p, tg_memory_available_bytes(), e);
     if (s == TG_OK) s = make_buffers(x, in_bytes, out_bytes, n_ids, e);
     if (s != TG_OK) {
         tg_exec_free(x);

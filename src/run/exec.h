@@ -12,10 +12,17 @@
 
 typedef struct tg_exec tg_exec;
 
-/* Whether full rows of a program fit into `available` bytes beside the weights, which are mapped
- * and can be dropped; TG_E_LIMIT names both sizes and the options that help. */
-TG_MUST_USE tg_status tg_exec_check_memory(const tg_program *p, const tg_kv *kv, int64_t available,
-                                           tg_err *e);
+/* What full rows of a program need beside the weights, which are mapped and can be dropped. */
+typedef struct tg_exec_memory {
+    int64_t kv_bytes;   /* pages of all rows */
+    int64_t step_bytes; /* values of the largest step */
+} tg_exec_memory;
+
+TG_MUST_USE tg_status tg_exec_find_memory(tg_exec_memory *out, const tg_program *p, tg_err *e);
+/* Whether that fits into `available` bytes; TG_E_LIMIT names both sizes and the options that
+ * help. */
+TG_MUST_USE tg_status tg_exec_check_memory(const tg_exec_memory *m, const tg_program *p,
+                                           int64_t available, tg_err *e);
 
 /* Program and weights are borrowed until free. `device_options` is what ops->open takes. */
 TG_MUST_USE tg_status tg_exec_new(tg_exec **out, const tg_program *p, const void *weights,

@@ -12,7 +12,7 @@ _trigraph() {
     tokenize) options="--prompt --file --lines --no-add-special --no-parse-special --no-special --threads --show --json --help --version" ;;
     detokenize) options="--prompt --file --ids --no-special --json --help --version" ;;
     template) options="--file --list --tools --documents --kwargs --template --no-generation-prompt --help --version" ;;
-    inspect) options="--verify --json --help --version" ;;
+    inspect) options="--batch --max-length --weights --kv --verify --json --help --version" ;;
     eval) options="--prompt --file --ids --logits --chunk --threads --json --help --version" ;;
     bench) options="--n-prompt --n-gen --repetitions --depth --batch --verify --roofline --profile --threads --json --help --version" ;;
     esac

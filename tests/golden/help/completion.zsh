@@ -108,6 +108,10 @@ template)
     ;;
 inspect)
     _arguments '2:model:_files' \
+        '--batch=[rows that run together]:value:_files' \
+        '--max-length=[tokens of a prompt and its answer]:value:_files' \
+        '--weights=[how the weights of a float checkpoint are stored; auto keeps its types]:value:_files' \
+        '--kv=[how keys and values are kept]:value:_files' \
         '--verify[compare every checksum of an artifact, the weights'\'' too]' \
         '--json[print one JSON object on standard output]' \
         '--help[print this and exit]' \

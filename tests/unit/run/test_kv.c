@@ -153,20 +153,22 @@ static void refused_memory_is_an_error(void **state)
 static void what_does_not_fit_names_sizes_and_options(void **state)
 {
     (void)state;
-    tg_kv *kv = new_kv();
-    tg_plan plan = {.arena_bytes = 1 << 20};
+    tg_plan plan = {.kind = TG_KIND_CONTEXT, .bucket.tokens = STEP, .arena_bytes = 1 << 20};
     tg_program p = {.batch = BATCH,
                     .max_length = LENGTH,
                     .n_kv_groups = 2,
                     .n_plans = 1,
                     .plans = &plan,
-                    .kv_groups = {{.page_bytes = 64}, {.page_bytes = 64}}};
+                    .kv_groups = {{.page_bytes = 64}, {.page_bytes = 64, .window = WINDOW}}};
+    tg_exec_memory m;
     tg_err e = {0};
-    assert_int_equal(tg_exec_check_memory(&p, kv, (1 << 20) + 4224, &e), TG_OK);
-    assert_int_equal(tg_exec_check_memory(&p, kv, (1 << 20) + 4223, &e), TG_E_LIMIT);
+    assert_int_equal(tg_exec_find_memory(&m, &p, &e), TG_OK);
+    assert_int_equal(m.kv_bytes, 4224);
+    assert_int_equal(m.step_bytes, 1 << 20);
+    assert_int_equal(tg_exec_check_memory(&m, &p, (1 << 20) + 4224, &e), TG_OK);
+    assert_int_equal(tg_exec_check_memory(&m, &p, (1 << 20) + 4223, &e), TG_E_LIMIT);
     assert_string_equal(e.msg, "3 rows of 1000 positions need up to 1 MB and 1 MB are free; export "
                                "with a smaller --max-length or --batch");
-    tg_kv_free(kv);
 }
 
 static void sampling_outside_its_ranges_names_the_field(void **state)
