@@ -10,6 +10,7 @@
  * order, and since the same place later in the list can only repeat what the first one does, it is
  * dropped. */
 #include "base/mem.h"
+#include "prompt/tok.h"
 #include "prompt/tokdfa.h"
 #include "prompt/tokregex.h"
 
@@ -74,7 +75,7 @@ typedef struct builder {
     set_name names[MAX_SETS];
     int32_t n_sets;
     bool members[MAX_SETS][MAX_CLASSES + 1]; /* the classes of a set */
-    uint8_t *class_of;                       /* [N_CODE_POINTS] */
+    tg_spans changes;                        /* (code point, class): the class from there on */
     int32_t n_classes;                       /* of characters; the end's class is this number */
     instruction code[MAX_INSTRUCTIONS];
     int32_t n_code;
@@ -336,9 +337,15 @@ static int32_t read_pattern(builder *b)
 /* All code points in order, which but for the surrogates is UTF-8. */
 static tg_status print_code_points(tg_buf *out, tg_err *e)
 {
+    static const char zeros[256];
+    for (int i = 0; i < 4 * N_CODE_POINTS / 256; i++)
+        tg_buf_add(out, zeros, sizeof zeros);
+    TG_TRY(tg_buf_check(out, e));
+    char *p = out->ptr;
     for (int32_t cp = 0; cp < N_CODE_POINTS; cp++)
-        if (cp < SURROGATES || cp >= SURROGATES + N_SURROGATES) tg_buf_add_utf8(out, cp);
-    return tg_buf_check(out, e);
+        p += tg_utf8_encode(cp, p); /* nothing for a surrogate */
+    out->len = (size_t)(p - out->ptr);
+    return TG_OK;
 }
 
 /* The code point whose bytes begin there. */
@@ -352,30 +359,8 @@ static int32_t code_point_at(size_t at)
     return cp < SURROGATES ? cp : cp + N_SURROGATES;
 }
 
-/* Splits every class into characters inside the set and outside. */
-static bool split_classes(builder *b, int32_t set, const uint8_t *is_in)
-{
-    int32_t inside[MAX_CLASSES], outside[MAX_CLASSES], n = b->n_classes;
-    for (int32_t i = 0; i < n; i++)
-        inside[i] = outside[i] = NONE;
-    b->n_classes = 0;
-    bool was_member[MAX_SETS][MAX_CLASSES + 1];
-    memcpy(was_member, b->members, sizeof was_member);
-    for (int32_t cp = 0; cp < N_CODE_POINTS; cp++) {
-        int32_t old = b->class_of[cp], *new = is_in[cp] ? &inside[old] : &outside[old];
-        if (*new < 0) {
-            if (b->n_classes == MAX_CLASSES) return false;
-            *new = b->n_classes++;
-            for (int32_t i = 0; i < set; i++)
-                b->members[i][*new] = was_member[i][old];
-            b->members[set][*new] = is_in[cp];
-        }
-        b->class_of[cp] = (uint8_t) * new;
-    }
-    return true;
-}
-
-static tg_status ask_set(builder *b, tg_str all, int32_t set, uint8_t *is_in)
+/* Appends the runs of code points that the set holds. */
+static tg_status ask_set(const builder *b, tg_str all, int32_t set, tg_spans *runs)
 {
     tg_buf pattern = {0};
     tg_regex *regex = NULL;
@@ -386,13 +371,11 @@ static tg_status ask_set(builder *b, tg_str all, int32_t set, uint8_t *is_in)
     tg_buf_printf(&pattern, "%.*s++", (int)name->atom.len, name->atom.ptr);
     tg_status s = tg_buf_check(&pattern, b->e);
     if (s == TG_OK) s = tg_regex_new_translated(&regex, tg_buf_str(&pattern), b->e);
-    memset(is_in, 0, N_CODE_POINTS);
     for (size_t from = 0, begin, end; s == TG_OK; from = end) {
         s = tg_regex_find(regex, &scratch, all, from, &begin, &end, b->e);
         if (s != TG_OK || begin == SIZE_MAX) break;
-        int32_t first = code_point_at(begin),
-                last = end < all.len ? code_point_at(end) : N_CODE_POINTS;
-        memset(is_in + first, 1, (size_t)(last - first));
+        tg_spans_push(runs, code_point_at(begin),
+                      end < all.len ? code_point_at(end) : N_CODE_POINTS);
     }
     tg_regex_scratch_deinit(&scratch);
     tg_regex_free(regex);
@@ -400,26 +383,67 @@ static tg_status ask_set(builder *b, tg_str all, int32_t set, uint8_t *is_in)
     return s;
 }
 
+/* Splits every class into characters inside the set and outside. Where classes change is a list of
+ * (code point, class), since an array of all code points would be walked once for each set. False
+ * when there are too many classes. */
+static bool split_classes(builder *b, int32_t set, const tg_spans *runs)
+{
+    int32_t split[2][MAX_CLASSES]; /* outside, inside */
+    bool was_member[MAX_SETS][MAX_CLASSES + 1];
+    tg_spans old = b->changes;
+    memset(split, -1, sizeof split);
+    memcpy(was_member, b->members, sizeof was_member);
+    b->changes = (tg_spans){0};
+    b->n_classes = 0;
+    size_t r = 0;
+    for (size_t k = 0; k < old.len; k++) {
+        int32_t last = k + 1 < old.len ? old.ptr[k + 1].begin : N_CODE_POINTS;
+        int32_t was = old.ptr[k].end;
+        for (int32_t p = old.ptr[k].begin, q; p < last; p = q) {
+            while (r < runs->len && runs->ptr[r].end <= p)
+                r++;
+            bool is_in = r < runs->len && runs->ptr[r].begin <= p;
+            q = r == runs->len ? last : TG_MIN(last, is_in ? runs->ptr[r].end : runs->ptr[r].begin);
+            int32_t *now = &split[is_in][was];
+            if (*now < 0) {
+                if (b->n_classes == MAX_CLASSES) {
+                    tg_spans_deinit(&old);
+                    return false;
+                }
+                *now = b->n_classes++;
+                for (int32_t i = 0; i < set; i++)
+                    b->members[i][*now] = was_member[i][was];
+                b->members[set][*now] = is_in;
+            }
+            tg_spans_push(&b->changes, p, *now);
+        }
+    }
+    tg_spans_deinit(&old);
+    return true;
+}
+
 /* *is_built becomes false where there are too many classes. A set that PCRE2 refuses is refused
  * again, with the whole pattern in the message, where the pattern itself is compiled. */
 static tg_status make_classes(builder *b, bool *is_built)
 {
     tg_buf all = {0};
-    uint8_t *is_in = tg_mem_new(N_CODE_POINTS);
-    b->class_of = tg_mem_new(N_CODE_POINTS);
+    tg_spans runs = {0};
     b->n_classes = 1;
-    tg_status s = is_in && b->class_of ? print_code_points(&all, b->e)
-                                       : tg_fail_nomem(b->e, N_CODE_POINTS, "a pattern's classes");
+    tg_spans_push(&b->changes, 0, 0);
+    tg_status s = print_code_points(&all, b->e);
     for (int32_t i = 0; i < b->n_sets && s == TG_OK && *is_built; i++) {
-        s = ask_set(b, tg_buf_str(&all), i, is_in);
+        tg_spans_clear(&runs);
+        s = ask_set(b, tg_buf_str(&all), i, &runs);
         if (s == TG_E_UNSUPPORTED) {
             s = TG_OK;
             *is_built = false;
         } else if (s == TG_OK) {
-            *is_built = split_classes(b, i, is_in);
+            *is_built = split_classes(b, i, &runs);
         }
+        if (runs.is_failed || b->changes.is_failed)
+            s = tg_fail_nomem(b->e, N_CODE_POINTS, "the characters of a pattern");
     }
-    tg_mem_free(is_in);
+    tg_spans_deinit(&runs);
     tg_buf_deinit(&all);
     return s;
 }
@@ -600,14 +624,28 @@ static tg_status make_states(builder *b, bool *is_built)
 
 /* ---- the image */
 
+/* The classes of 256 code points; *k is the change in force, which only grows. */
+static void fill_page(const builder *b, int32_t first, size_t *k, char page[256])
+{
+    for (int32_t i = 0, n; i < 256; i += n) {
+        while (*k + 1 < b->changes.len && b->changes.ptr[*k + 1].begin <= first + i)
+            (*k)++;
+        int32_t end = *k + 1 < b->changes.len ? b->changes.ptr[*k + 1].begin : N_CODE_POINTS;
+        n = TG_MIN(end - first, 256) - i;
+        memset(page + i, b->changes.ptr[*k].end, (size_t)n);
+    }
+}
+
 /* Pages of 256 classes, equal ones once. */
 static tg_status add_image(const builder *b, tg_buf *out)
 {
     uint16_t page_of[TG_DFA_N_PAGES_OF];
     tg_buf pages = {0};
     uint32_t n_pages = 0;
+    size_t k_change = 0;
     for (uint32_t i = 0; i < TG_DFA_N_PAGES_OF; i++) {
-        const uint8_t *page = b->class_of + i * 256;
+        char page[256];
+        fill_page(b, (int32_t)i * 256, &k_change, page);
         uint32_t k = 0;
         while (k < n_pages && memcmp(pages.ptr + k * 256, page, 256) != 0)
             k++;
@@ -653,7 +691,7 @@ tg_status tg_dfa_build(tg_buf *out, tg_str pattern, bool *is_built, tg_err *e)
     b->in = pattern;
     b->e = e;
     tg_status s = build(b, out, is_built);
-    tg_mem_free(b->class_of);
+    tg_spans_deinit(&b->changes);
     tg_mem_free(b->places);
     tg_mem_free(b->next);
     tg_mem_free(b);
