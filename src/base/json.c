@@ -13,7 +13,7 @@ static _Thread_local bool is_refused;
 
 static void *new_or_note(size_t n)
 {
-    void *p = tg_mem_new(n);
+    void *p = tg_mem_new_plain(n);
     if (!p) is_refused = true;
     return p;
 }

@@ -568,7 +568,7 @@ static tg_status write_blob(tg_tok_build *b, const tables *t, tg_buf *blob, tg_e
 
 /* Marks the tokens whose key, merged or cut in the best way, gives them back. Models that take the
  * longest token have no other way to do it. */
-static tg_status mark_whole(tg_tok_build *b, const tg_tokenizer *t, tg_buf *flags, tg_err *e)
+static tg_status mark_whole(tg_tok_build *b, const tg_tokenizer *t, uint16_t *flags, tg_err *e)
 {
     static tg_tok_encode_fn *const searches[TG_TOK_MODEL_COUNT] = {
         [TG_TOK_BPE] = tg_bpe_merge, [TG_TOK_UNIGRAM] = tg_unigram_search};
@@ -590,23 +590,21 @@ static tg_status mark_whole(tg_tok_build *b, const tg_tokenizer *t, tg_buf *flag
         }
         if (status != TG_OK) status = tg_fail(e, why.status, "%s", why.msg);
         if (status == TG_OK) status = tg_ids_check(&ids, e);
-        if (ids.len == 1 && ids.ptr[0] == i) ((uint16_t *)(void *)flags->ptr)[i] |= TG_TOK_IS_WHOLE;
+        if (ids.len == 1 && ids.ptr[0] == i) flags[i] |= TG_TOK_IS_WHOLE;
     }
     tg_tok_scratch_deinit(&s);
     tg_ids_deinit(&ids);
     return status;
 }
 
-/* The first draft of the blob is opened to do what only an open tokenizer can. */
-static tg_status refine(tg_tok_build *b, tables *t, tg_err *e)
+/* The finished blob is opened to find out what only an open tokenizer can. */
+static tg_status refine(tg_tok_build *b, tg_buf *blob, tg_err *e)
 {
-    tg_buf draft = {0};
     tg_tokenizer *open = NULL;
-    tg_status s = write_blob(b, t, &draft, e);
-    if (s == TG_OK) s = tg_tokenizer_open(&open, draft.ptr, draft.len, e);
-    if (s == TG_OK) s = mark_whole(b, open, &t->at[TG_TOK_FLAGS], e);
+    TG_TRY(tg_tokenizer_open(&open, blob->ptr, blob->len, e));
+    void *flags = blob->ptr + b->h.sections[TG_TOK_FLAGS].at;
+    tg_status s = mark_whole(b, open, flags, e);
     tg_tokenizer_close(open);
-    tg_buf_deinit(&draft);
     return s;
 }
 
@@ -649,9 +647,9 @@ static tg_status finish(tg_tok_build *b, tables *t, tg_buf *blob, tg_err *e)
     TG_TRY(make_scores(b, t, e));
     TG_TRY(make_key_trie(b, t, e));
     TG_TRY(make_dfas(b, t, e));
-    TG_TRY(refine(b, t, e));
     tg_buf out = {0};
     tg_status s = write_blob(b, t, &out, e);
+    if (s == TG_OK) s = refine(b, &out, e);
     if (s == TG_OK) tg_buf_add_str(blob, tg_buf_str(&out));
     if (s == TG_OK) s = tg_buf_check(blob, e);
     tg_buf_deinit(&out);

@@ -381,7 +381,7 @@ struct tg_regex {
 static void *new_bytes(size_t n, void *unused)
 {
     (void)unused;
-    return tg_mem_new(n);
+    return tg_mem_new_plain(n);
 }
 
 static void free_bytes(void *p, void *unused)
