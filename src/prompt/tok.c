@@ -277,13 +277,15 @@ static tg_status check_steps(const tg_tokenizer *t, tg_err *e)
     for (int32_t i = 0; i < h->n_norm + h->n_pre; i++) {
         const tg_tok_step *p = &t->steps[i];
         if (p->op >= TG_TOK_OP_COUNT || !is_string(t, p->a_at, p->a_bytes) ||
-            !is_string(t, p->b_at, p->b_bytes) || !is_text(t, p->a_at, p->a_bytes) ||
+            !is_string(t, p->b_at, p->b_bytes) ||
+            (p->op != TG_TOK_CHARSMAP && !is_text(t, p->a_at, p->a_bytes)) ||
             !is_text(t, p->b_at, p->b_bytes))
             return corrupt(e, "a step");
-        bool is_split = p->op == TG_TOK_SPLIT || p->op == TG_TOK_SPLIT_REGEX;
-        if (is_split && (p->x < 0 || p->x >= TG_TOK_BEHAVIOR_COUNT || p->y < 0 || p->y > 1))
+        int32_t most = tg_tok_split_most(p->op);
+        if (most < 0) continue;
+        if (p->x < 0 || p->x >= TG_TOK_BEHAVIOR_COUNT || p->y < 0 || p->y > most)
             return corrupt(e, "the behavior of a step");
-        if (is_split && i < h->n_norm) return corrupt(e, "a normalizer that splits");
+        if (i < h->n_norm) return corrupt(e, "a normalizer that splits");
     }
     if (!is_string(t, h->word_prefix_at, h->word_prefix_bytes) ||
         !is_string(t, h->word_suffix_at, h->word_suffix_bytes) ||

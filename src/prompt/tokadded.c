@@ -5,25 +5,12 @@
  * where any stands. What a token asks for beyond its content is looked at only afterwards, so a
  * token that is turned down (single_word inside a word) still hides shorter ones behind it. */
 #include "prompt/tokblob.h"
+#include "prompt/tokunicode.h"
 
-#include <utf8proc.h>
-
-/* Unicode's \w, by which the library judges single_word; this is a test of two characters per token
- * found and needs no pattern. */
+/* By which the library judges single_word. */
 static bool is_word_char(int32_t cp)
 {
-    utf8proc_category_t c = utf8proc_category(cp);
-    return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_ND) || /* letters, marks, digits */
-           c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_PC ||
-           (cp >= 0x24b6 && cp <= 0x24e9) || /* circled letters are alphabetic */
-           cp == 0x200c || cp == 0x200d;
-}
-
-static bool is_space_char(int32_t cp)
-{
-    utf8proc_category_t c = utf8proc_category(cp);
-    return (cp >= 9 && cp <= 13) || cp == 0x85 || c == UTF8PROC_CATEGORY_ZS ||
-           c == UTF8PROC_CATEGORY_ZL || c == UTF8PROC_CATEGORY_ZP;
+    return tg_unicode_is(TG_UNICODE_WORD, cp);
 }
 
 /* The character that ends at `at`; returns its length. */
@@ -110,12 +97,12 @@ bool tg_tok_added_accept(const tg_tokenizer *t, int32_t k, tg_str text, size_t f
     int32_t cp;
     if ((flags & TG_TOK_ADDED_SINGLE_WORD) && is_in_word(text, begin, end)) return false;
     if (flags & TG_TOK_ADDED_LSTRIP)
-        while (begin > floor && (n = decode_before(text, begin, &cp)) && is_space_char(cp))
+        while (begin > floor && (n = decode_before(text, begin, &cp)) && tg_unicode_is_space(cp))
             begin -= n;
     /* To swallow blanks is not to ask for them: without any the token stands all the same. */
     if (flags & TG_TOK_ADDED_RSTRIP)
         while ((n = (size_t)tg_utf8_decode(text.ptr + end, text.len - end, &cp)) &&
-               is_space_char(cp))
+               tg_unicode_is_space(cp))
             end += n;
     *at = (tg_span){(int32_t)begin, (int32_t)end};
     return true;

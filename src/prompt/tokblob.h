@@ -158,6 +158,15 @@ typedef enum tg_tok_op {
     TG_TOK_LEAD,          /* a before each word that does not begin with it; x: tg_tok_lead */
     TG_TOK_SPLIT,         /* at a; x: tg_tok_behavior, y: inverted */
     TG_TOK_SPLIT_REGEX,   /* at matches of a */
+    TG_TOK_CLEAN,         /* BERT's: control characters go, white space becomes blanks */
+    TG_TOK_SPACE_CJK,     /* blanks around Chinese characters */
+    TG_TOK_STRIP_NONSPACING,
+    TG_TOK_NMT,           /* SentencePiece's: the same for other characters */
+    TG_TOK_BYTE_CHARS,    /* bytes spelled in the byte alphabet */
+    TG_TOK_CHARSMAP,      /* SentencePiece's table: a its double array, b its replacements */
+    TG_TOK_SPLIT_CLASS,   /* at characters of class y, a tg_tok_class */
+    TG_TOK_SPLIT_SCRIPTS, /* where scripts change */
+    TG_TOK_SPLIT_EVERY,   /* into parts of y characters */
     TG_TOK_OP_COUNT
 } tg_tok_op;
 
@@ -171,6 +180,14 @@ typedef enum tg_tok_behavior {
     TG_TOK_CONTIGUOUS,
     TG_TOK_BEHAVIOR_COUNT
 } tg_tok_behavior;
+
+typedef enum tg_tok_class {
+    TG_TOK_CLASS_SPACE,
+    TG_TOK_CLASS_PUNCTUATION,
+    TG_TOK_CLASS_NUMERIC,
+    TG_TOK_CLASS_WORD,
+    TG_TOK_CLASS_COUNT
+} tg_tok_class;
 
 typedef struct tg_tok_step {
     uint32_t op;
@@ -277,6 +294,9 @@ TG_MUST_USE tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tok
  * step moves the text into one of s->text, never the pinned one; *v and *w then say where. */
 TG_MUST_USE tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t from,
                                        int32_t to, tg_err *e);
+
+/* The greatest y of a splitting step; -1 for a rewriting one. */
+int32_t tg_tok_split_most(uint32_t op);
 
 /* bpe.c, unigram.c, wordpiece.c: append the ids of one word, bytes [word.begin, word.end) of v. */
 typedef tg_status tg_tok_encode_fn(tg_tok_scratch *s, const tg_tok_view *v, tg_span word,

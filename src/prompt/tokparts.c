@@ -2,6 +2,9 @@
  * tokparts.c - normalizers and pre-tokenizers of tokenizer.json, written as steps. */
 #include "prompt/tokparts.h"
 
+#include "prompt/tokmap.h"
+
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -131,6 +134,67 @@ PLAIN(add_nfkc, TG_TOK_NFKC)
 PLAIN(add_nfkd, TG_TOK_NFKD)
 PLAIN(add_lowercase, TG_TOK_LOWERCASE)
 PLAIN(add_strip_accents, TG_TOK_STRIP_ACCENTS)
+PLAIN(add_nmt, TG_TOK_NMT)
+PLAIN(add_byte_chars, TG_TOK_BYTE_CHARS)
+
+/* Accents go where lower case is asked for, unless the file says otherwise. */
+static tg_status add_bert_normalizer(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                     tg_err *e)
+{
+    bool cleans, spaces, lowers, strips;
+    TG_TRY(get_flag(part, "clean_text", at, true, &cleans, e));
+    TG_TRY(get_flag(part, "handle_chinese_chars", at, true, &spaces, e));
+    TG_TRY(get_flag(part, "lowercase", at, true, &lowers, e));
+    TG_TRY(get_flag(part, "strip_accents", at, lowers, &strips, e));
+    if (cleans) TG_TRY(add_plain(b, TG_TOK_CLEAN, e));
+    if (spaces) TG_TRY(add_plain(b, TG_TOK_SPACE_CJK, e));
+    if (strips) TG_TRY(add_plain(b, TG_TOK_NFD, e));
+    if (strips) TG_TRY(add_plain(b, TG_TOK_STRIP_NONSPACING, e));
+    return lowers ? add_plain(b, TG_TOK_LOWERCASE, e) : TG_OK;
+}
+
+static int base64_digit(char c)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* False for anything but whole groups of four with their padding. */
+static bool decode_base64(tg_buf *out, tg_str text)
+{
+    size_t n = text.len;
+    if (n % 4) return false;
+    while (n && text.len - n < 2 && text.ptr[n - 1] == '=')
+        n--;
+    uint32_t bits = 0;
+    for (size_t i = 0; i < n; i++) {
+        int digit = base64_digit(text.ptr[i]);
+        if (digit < 0) return false;
+        bits = bits << 6 | (uint32_t)digit;
+        if (i % 4) tg_buf_add_byte(out, (char)(uint8_t)(bits >> (6 - 2 * (i % 4))));
+    }
+    return true;
+}
+
+static tg_status add_precompiled(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                 tg_err *e)
+{
+    tg_str text;
+    tg_charsmap map;
+    tg_buf bytes = {0};
+    TG_TRY(tg_tok_part_str(part, "precompiled_charsmap", at, &text, e));
+    tg_status s = TG_OK;
+    if (!decode_base64(&bytes, text))
+        s = tg_fail(e, TG_E_CORRUPT, "%s.precompiled_charsmap is not base64", at->path);
+    if (s == TG_OK) s = tg_buf_check(&bytes, e);
+    if (s == TG_OK) s = tg_charsmap_parse(&map, tg_buf_str(&bytes), at->path, e);
+    if (s == TG_OK)
+        s = tg_tok_build_add_step(b, false, (tg_tok_step){.op = TG_TOK_CHARSMAP}, map.units,
+                                  map.replacements, e);
+    tg_buf_deinit(&bytes);
+    return s;
+}
 
 static tg_status add_strip(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
 {
@@ -175,6 +239,12 @@ static const tg_tok_part_row normalizers[] = {
     {"Strip", add_strip, {"strip_left", "strip_right"}},
     {"Prepend", add_prepend, {"prepend"}},
     {"Replace", add_replace, {"pattern", "content"}},
+    {"BertNormalizer",
+     add_bert_normalizer,
+     {"clean_text", "handle_chinese_chars", "strip_accents", "lowercase"}},
+    {"Precompiled", add_precompiled, {"precompiled_charsmap"}},
+    {"Nmt", add_nmt, {0}},
+    {"ByteLevel", add_byte_chars, {0}},
 };
 
 static tg_status add_normalizers(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
@@ -256,23 +326,20 @@ static tg_status add_byte_level(tg_tok_build *b, const json_t *part, const tg_to
     return TG_OK;
 }
 
+static tg_status add_class_split(tg_tok_build *b, tg_tok_class k, tg_tok_behavior behavior,
+                                 tg_err *e)
+{
+    tg_tok_step step = {.op = TG_TOK_SPLIT_CLASS, .x = (int32_t)behavior, .y = (int32_t)k};
+    return tg_tok_build_add_step(b, true, step, TG_STR(""), TG_STR(""), e);
+}
+
 /* "Numeric" in the library's language: digits, and number signs such as those of Roman numerals. */
 static tg_status add_digits(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
 {
     bool is_single;
     TG_TRY(get_flag(part, "individual_digits", at, false, &is_single, e));
-    return tg_tok_add_split(b, TG_STR("\\p{N}"), is_single ? TG_TOK_ISOLATED : TG_TOK_CONTIGUOUS,
-                            false, e);
-}
-
-static tg_status add_whitespace(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
-                                tg_err *e)
-{
-    (void)part;
-    (void)at;
-    /* The library runs this one through another engine, whose \w is Unicode's own. */
-#define WORDS "\\p{Alphabetic}\\p{M}\\d\\p{Pc}\\u200c\\u200d"
-    return tg_tok_add_split(b, TG_STR("[" WORDS "]+|[^" WORDS "\\s]+"), TG_TOK_REMOVED, true, e);
+    return add_class_split(b, TG_TOK_CLASS_NUMERIC, is_single ? TG_TOK_ISOLATED : TG_TOK_CONTIGUOUS,
+                           e);
 }
 
 static tg_status add_whitespace_split(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
@@ -280,24 +347,49 @@ static tg_status add_whitespace_split(tg_tok_build *b, const json_t *part, const
 {
     (void)part;
     (void)at;
-    return tg_tok_add_split(b, TG_STR("\\s"), TG_TOK_REMOVED, false, e);
+    return add_class_split(b, TG_TOK_CLASS_SPACE, TG_TOK_REMOVED, e);
 }
 
-/* ASCII's signs are punctuation here, whatever their category. */
-#define PUNCTUATION TG_STR("[\\p{P}$+<=>^`|~]")
+/* Runs of \w and runs of what is neither that nor white space. */
+static tg_status add_whitespace(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                tg_err *e)
+{
+    TG_TRY(add_whitespace_split(b, part, at, e));
+    return add_class_split(b, TG_TOK_CLASS_WORD, TG_TOK_CONTIGUOUS, e);
+}
 
 static tg_status add_punctuation(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
                                  tg_err *e)
 {
     tg_tok_behavior behavior;
     TG_TRY(get_behavior(part, at, &behavior, e));
-    return tg_tok_add_split(b, PUNCTUATION, behavior, false, e);
+    return add_class_split(b, TG_TOK_CLASS_PUNCTUATION, behavior, e);
 }
 
 static tg_status add_bert(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
 {
     TG_TRY(add_whitespace_split(b, part, at, e));
-    return tg_tok_add_split(b, PUNCTUATION, TG_TOK_ISOLATED, false, e);
+    return add_class_split(b, TG_TOK_CLASS_PUNCTUATION, TG_TOK_ISOLATED, e);
+}
+
+static tg_status add_scripts(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
+{
+    (void)part;
+    (void)at;
+    tg_tok_step step = {.op = TG_TOK_SPLIT_SCRIPTS, .x = TG_TOK_REMOVED};
+    return tg_tok_build_add_step(b, true, step, TG_STR(""), TG_STR(""), e);
+}
+
+static tg_status add_fixed_length(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                                  tg_err *e)
+{
+    int64_t n = 5;
+    TG_TRY(tg_json_get_i64(part, "length", &n, NULL, at->path, e));
+    if (n < 1 || n > TG_ENCODE_MAX_BYTES)
+        return tg_fail(e, TG_E_CORRUPT, "%s.length is %" PRId64 "; words have 1 to %d characters",
+                       at->path, n, TG_ENCODE_MAX_BYTES);
+    tg_tok_step step = {.op = TG_TOK_SPLIT_EVERY, .x = TG_TOK_ISOLATED, .y = (int32_t)n};
+    return tg_tok_build_add_step(b, true, step, TG_STR(""), TG_STR(""), e);
 }
 
 static tg_status add_delimiter(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
@@ -368,13 +460,24 @@ static const tg_tok_part_row pre_tokenizers[] = {
     {"Punctuation", add_punctuation, {"behavior"}},
     {"BertPreTokenizer", add_bert, {0}},
     {"CharDelimiterSplit", add_delimiter, {"delimiter"}},
+    {"UnicodeScripts", add_scripts, {0}},
+    {"FixedLength", add_fixed_length, {"length"}},
     {"Metaspace",
      add_metaspace,
      {"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}},
 };
 
-/* The byte alphabet is a way of writing words, not a step: what follows it would see words in that
- * alphabet, which this engine never spells out. */
+/* The byte alphabet is a way of writing words, and the last ByteLevel is no step but a flag: the
+ * model then matches bytes. What follows one sees words spelled in that alphabet, so that one is a
+ * step. */
+static tg_status spell_bytes(tg_tok_build *b, tg_err *e)
+{
+    if (!(b->h.flags & TG_TOK_BYTE_LEVEL)) return TG_OK;
+    b->h.flags &= ~(uint32_t)TG_TOK_BYTE_LEVEL;
+    return tg_tok_build_add_step(b, true, (tg_tok_step){.op = TG_TOK_BYTE_CHARS}, TG_STR(""),
+                                 TG_STR(""), e);
+}
+
 static tg_status add_pre_tokenizers(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
                                     tg_err *e)
 {
@@ -385,12 +488,9 @@ static tg_status add_pre_tokenizers(tg_tok_build *b, const json_t *part, const t
     json_array_foreach(list, i, item)
     {
         tg_tok_place p = tg_tok_place_under(at, "pretokenizers", (int64_t)i);
-        if (b->h.flags & TG_TOK_BYTE_LEVEL)
-            return tg_fail(e, TG_E_UNSUPPORTED,
-                           "%s follows a ByteLevel, which is built only as the last pre-tokenizer",
-                           p.path);
         if (strlen(p.path) > 110)
             return tg_fail(e, TG_E_LIMIT, "%s is nested too deeply", at->path);
+        TG_TRY(spell_bytes(b, e));
         TG_TRY(tg_tok_part_add(b, item, &p, pre_tokenizers, TG_COUNT(pre_tokenizers), e));
     }
     return TG_OK;

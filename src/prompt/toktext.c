@@ -6,6 +6,8 @@
  * parts. Both see a word alone, so that \A, look-behind and "the first" mean the word's. A
  * normalizer is a rewriting step over one word, the whole text. */
 #include "prompt/tokblob.h"
+#include "prompt/tokmap.h"
+#include "prompt/tokunicode.h"
 
 #include <string.h>
 #include <utf8proc.h>
@@ -111,14 +113,22 @@ static bool is_mark(int32_t cp)
     return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_ME;
 }
 
-/* Whether normalization may join `cp` with what stands before it: marks, and the vowels and final
- * consonants of Hangul. Text between two characters that are neither can be done by itself.
+/* Normalization forms leave alone what the reference library's version of Unicode has not. */
+static bool is_known(int32_t cp)
+{
+    return tg_unicode_is(TG_UNICODE_PRESENT, cp);
+}
+
+/* Whether normalization may join `cp` with what stands before it: marks, the vowels and final
+ * consonants of Hangul, and the two halfwidth signs that are marks when they are as wide as others.
+ * Text between two characters that are neither can be done by itself.
  *
  * U+11A7 is where the arithmetic of final consonants begins and is none itself: it joins nothing.
  * utf8proc takes it for one and would make it vanish into the syllable before it. */
 static bool joins_before(int32_t cp)
 {
-    return cp >= 0x300 && ((cp >= 0x1160 && cp <= 0x11ff && cp != 0x11a7) || is_mark(cp));
+    bool is_jamo = cp >= 0x1160 && cp <= 0x11ff && cp != 0x11a7;
+    return cp >= 0x300 && (is_jamo || is_mark(cp) || cp == 0xff9e || cp == 0xff9f) && is_known(cp);
 }
 
 /* One character and what joins it. Most need a few code points; a hostile run of marks may have a
@@ -171,12 +181,13 @@ static tg_status normalize(rewrite *r, tg_span w, utf8proc_option_t options)
         size_t first = j;
         while (j < end) {
             size_t n = decode(r->v, j, end, &next);
-            if (!joins_before(next)) break;
+            if (!is_known(cp) || !joins_before(next)) break;
             j += n;
         }
         const utf8proc_property_t *p = utf8proc_get_property(cp);
         bool is_hangul = cp >= 0xac00 && cp <= 0xd7a3;
-        if (j == first && p->decomp_seqindex == UINT16_MAX && (composes || !is_hangul))
+        bool is_plain = p->decomp_seqindex == UINT16_MAX && (composes || !is_hangul);
+        if (!is_known(cp) || (j == first && is_plain))
             keep(r->dst, r->v, i, j);
         else
             TG_TRY(normalize_part(r, i, j, options));
@@ -205,19 +216,47 @@ static tg_status run_nfkd(rewrite *r, tg_span w)
     return normalize(r, w, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
 }
 
-static tg_status run_lowercase(rewrite *r, tg_span w)
+/* Characters that stay are copied as runs. */
+static tg_status map_chars(rewrite *r, tg_span w, tg_tok_map_fn *map)
 {
+    size_t done = (size_t)w.begin;
     for (size_t i = (size_t)w.begin, n; i < (size_t)w.end; i += n) {
         int32_t cp;
-        char bytes[4];
+        char bytes[TG_TOK_MAP_BYTES];
         n = decode(r->v, i, (size_t)w.end, &cp);
-        int32_t lower = utf8proc_tolower(cp);
-        if (cp == 0x130) /* the one lower case of two characters: i and a dot above */
-            put(r->dst, r->v, i, i + n, "i\xcc\x87", 3);
-        else if (lower == cp)
-            keep(r->dst, r->v, i, i + n);
-        else
-            put(r->dst, r->v, i, i + n, bytes, (size_t)tg_utf8_encode(lower, bytes));
+        int n_bytes = map(cp, bytes);
+        if (n_bytes < 0) continue;
+        keep(r->dst, r->v, done, i);
+        put(r->dst, r->v, i, i + n, bytes, (size_t)n_bytes);
+        done = i + n;
+    }
+    keep(r->dst, r->v, done, (size_t)w.end);
+    return TG_OK;
+}
+
+/* The table is asked for a short cluster as a whole, and for its characters where it has nothing
+ * on the whole: the reference library's rule. */
+static tg_status run_charsmap(rewrite *r, tg_span w)
+{
+    enum { LONGEST_KEY = 5 };
+    const tg_charsmap map = {r->a, r->b};
+    tg_str word = {r->v->ptr + w.begin, (size_t)(w.end - w.begin)}, with;
+    size_t base = (size_t)w.begin;
+    for (size_t i = 0, end; i < word.len; i = end) {
+        size_t n = tg_charsmap_cluster_bytes(word, i);
+        end = i + n;
+        if (n <= LONGEST_KEY && tg_charsmap_find(&map, (tg_str){word.ptr + i, n}, &with)) {
+            put(r->dst, r->v, base + i, base + end, with.ptr, with.len);
+            continue;
+        }
+        for (; i < end; i += n) {
+            int32_t cp;
+            n = decode(r->v, base + i, base + end, &cp);
+            if (tg_charsmap_find(&map, (tg_str){word.ptr + i, n}, &with))
+                put(r->dst, r->v, base + i, base + i + n, with.ptr, with.len);
+            else
+                keep(r->dst, r->v, base + i, base + i + n);
+        }
     }
     return TG_OK;
 }
@@ -227,17 +266,9 @@ static tg_status run_strip_accents(rewrite *r, tg_span w)
     for (size_t i = (size_t)w.begin, n; i < (size_t)w.end; i += n) {
         int32_t cp;
         n = decode(r->v, i, (size_t)w.end, &cp);
-        if (!is_mark(cp)) keep(r->dst, r->v, i, i + n);
+        if (!is_mark(cp) || !is_known(cp)) keep(r->dst, r->v, i, i + n);
     }
     return TG_OK;
-}
-
-/* Unicode's White_Space. */
-static bool is_space(int32_t cp)
-{
-    return (cp >= 9 && cp <= 13) || cp == 0x20 || cp == 0x85 || cp == 0xa0 || cp == 0x1680 ||
-           (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f ||
-           cp == 0x205f || cp == 0x3000;
 }
 
 static tg_status run_trim(rewrite *r, tg_span w)
@@ -247,7 +278,7 @@ static tg_status run_trim(rewrite *r, tg_span w)
     for (size_t i = begin, n; i < end; i += n) {
         int32_t cp;
         n = decode(r->v, i, end, &cp);
-        if (is_space(cp)) continue;
+        if (tg_unicode_is_space(cp)) continue;
         if (!has_begun) begin = i, has_begun = true;
         last = i + n;
     }
@@ -403,6 +434,66 @@ static tg_status find_regex_parts(rewrite *r, tg_str word)
     return TG_OK;
 }
 
+static bool is_of_class(int32_t k, int32_t cp)
+{
+    static const tg_unicode_class unicode[TG_TOK_CLASS_COUNT] = {
+        [TG_TOK_CLASS_PUNCTUATION] = TG_UNICODE_PUNCTUATION,
+        [TG_TOK_CLASS_NUMERIC] = TG_UNICODE_NUMERIC,
+        [TG_TOK_CLASS_WORD] = TG_UNICODE_WORD,
+    };
+    return k == TG_TOK_CLASS_SPACE ? tg_unicode_is_space(cp) : tg_unicode_is(unicode[k], cp);
+}
+
+/* Each character of the class is a match of its own. */
+static tg_status find_class_parts(rewrite *r, tg_str word)
+{
+    size_t at = 0;
+    for (size_t i = 0, n; i < word.len; i += n) {
+        int32_t cp;
+        n = (size_t)TG_MAX(tg_utf8_decode(word.ptr + i, word.len - i, &cp), 1);
+        if (!is_of_class(r->step->y, cp)) continue;
+        if (i > at) push_part(&r->s->matches, at, i, false);
+        push_part(&r->s->matches, i, i + n, true);
+        at = i + n;
+    }
+    if (at < word.len) push_part(&r->s->matches, at, word.len, false);
+    return TG_OK;
+}
+
+/* Characters of any script go with what stands before them. Those before the first of a script
+ * belong nowhere: the reference library drops them, and so does the step, as a match. */
+static tg_status find_script_parts(rewrite *r, tg_str word)
+{
+    size_t at = 0;
+    int last = 0;
+    for (size_t i = 0, n; i < word.len; i += n) {
+        int32_t cp;
+        n = (size_t)TG_MAX(tg_utf8_decode(word.ptr + i, word.len - i, &cp), 1);
+        int script = tg_unicode_script(cp);
+        if (script == 0 || script == last) continue;
+        if (i > at) push_part(&r->s->matches, at, i, last == 0);
+        last = script;
+        at = i;
+    }
+    if (at < word.len) push_part(&r->s->matches, at, word.len, last == 0);
+    return TG_OK;
+}
+
+static tg_status find_equal_parts(rewrite *r, tg_str word)
+{
+    size_t at = 0;
+    int32_t n_chars = 0;
+    for (size_t i = 0, n; i < word.len; i += n) {
+        int32_t cp;
+        n = (size_t)TG_MAX(tg_utf8_decode(word.ptr + i, word.len - i, &cp), 1);
+        if (++n_chars < r->step->y && i + n < word.len) continue;
+        push_part(&r->s->matches, at, i + n, false);
+        at = i + n;
+        n_chars = 0;
+    }
+    return TG_OK;
+}
+
 static void push_word(tg_spans *out, int32_t base, tg_span part)
 {
     if (part.begin < part.end) tg_spans_push(out, base + part.begin, base + part.end);
@@ -449,23 +540,39 @@ static void join_parts(tg_spans *out, const tg_spans *parts, int32_t base, tg_to
 
 static const struct {
     tg_status (*rewrite)(rewrite *r, tg_span word);
+    tg_tok_map_fn *map; /* of a rewriting step that is one */
     tg_status (*find_parts)(rewrite *r, tg_str word);
+    int32_t most; /* the greatest y of a splitting step */
 } ops[] = {
-    [TG_TOK_NFC] = {run_nfc, NULL},
-    [TG_TOK_NFD] = {run_nfd, NULL},
-    [TG_TOK_NFKC] = {run_nfkc, NULL},
-    [TG_TOK_NFKD] = {run_nfkd, NULL},
-    [TG_TOK_LOWERCASE] = {run_lowercase, NULL},
-    [TG_TOK_STRIP_ACCENTS] = {run_strip_accents, NULL},
-    [TG_TOK_TRIM] = {run_trim, NULL},
-    [TG_TOK_PREPEND] = {run_prepend, NULL},
-    [TG_TOK_REPLACE] = {run_replace, NULL},
-    [TG_TOK_REPLACE_REGEX] = {run_replace_regex, NULL},
-    [TG_TOK_LEAD] = {run_lead, NULL},
-    [TG_TOK_SPLIT] = {NULL, find_string_parts},
-    [TG_TOK_SPLIT_REGEX] = {NULL, find_regex_parts},
+    [TG_TOK_NFC] = {.rewrite = run_nfc},
+    [TG_TOK_NFD] = {.rewrite = run_nfd},
+    [TG_TOK_NFKC] = {.rewrite = run_nfkc},
+    [TG_TOK_NFKD] = {.rewrite = run_nfkd},
+    [TG_TOK_LOWERCASE] = {.map = tg_tok_map_lowercase},
+    [TG_TOK_STRIP_ACCENTS] = {.rewrite = run_strip_accents},
+    [TG_TOK_TRIM] = {.rewrite = run_trim},
+    [TG_TOK_PREPEND] = {.rewrite = run_prepend},
+    [TG_TOK_REPLACE] = {.rewrite = run_replace},
+    [TG_TOK_REPLACE_REGEX] = {.rewrite = run_replace_regex},
+    [TG_TOK_LEAD] = {.rewrite = run_lead},
+    [TG_TOK_SPLIT] = {.find_parts = find_string_parts, .most = 1},
+    [TG_TOK_SPLIT_REGEX] = {.find_parts = find_regex_parts, .most = 1},
+    [TG_TOK_CLEAN] = {.map = tg_tok_map_clean},
+    [TG_TOK_SPACE_CJK] = {.map = tg_tok_map_space_cjk},
+    [TG_TOK_STRIP_NONSPACING] = {.map = tg_tok_map_strip_nonspacing},
+    [TG_TOK_NMT] = {.map = tg_tok_map_nmt},
+    [TG_TOK_BYTE_CHARS] = {.map = tg_tok_map_byte_chars},
+    [TG_TOK_CHARSMAP] = {.rewrite = run_charsmap},
+    [TG_TOK_SPLIT_CLASS] = {.find_parts = find_class_parts, .most = TG_TOK_CLASS_COUNT - 1},
+    [TG_TOK_SPLIT_SCRIPTS] = {.find_parts = find_script_parts},
+    [TG_TOK_SPLIT_EVERY] = {.find_parts = find_equal_parts, .most = INT32_MAX},
 };
 _Static_assert(TG_COUNT(ops) == TG_TOK_OP_COUNT, "every step has a row");
+
+int32_t tg_tok_split_most(uint32_t op)
+{
+    return ops[op].find_parts ? ops[op].most : -1;
+}
 
 /* Parts of one word at a time: behaviors never join across words. */
 static tg_status split_words(rewrite *r, const tg_spans *words, tg_spans *out)
@@ -490,7 +597,8 @@ static tg_status rewrite_words(rewrite *r, const tg_spans *words, tg_spans *out)
     tg_spans_clear(&r->dst->origin);
     for (size_t i = 0; i < words->len; i++) {
         size_t begin = r->dst->bytes.len;
-        TG_TRY(ops[r->step->op].rewrite(r, words->ptr[i]));
+        tg_tok_map_fn *map = ops[r->step->op].map;
+        TG_TRY(map ? map_chars(r, words->ptr[i], map) : ops[r->step->op].rewrite(r, words->ptr[i]));
         /* A replacement may grow the text; offsets are 31 bits, one of which marks matches. */
         if (r->dst->bytes.len > TG_ENCODE_MAX_BYTES)
             return tg_fail(r->e, TG_E_LIMIT, "the text is longer than %d bytes once normalized",
@@ -524,7 +632,7 @@ tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t fr
                      .dst = &s->text[free_text]};
         r.dst->is_tracked = s->spans != NULL;
         tg_spans *from_words = &s->words[*w], *to_words = &s->words[*w ^ 1];
-        if (ops[step->op].rewrite) {
+        if (!ops[step->op].find_parts) {
             TG_TRY(rewrite_words(&r, from_words, to_words));
             int32_t base = origin_of(v, 0, v->len).begin;
             *v = (tg_tok_view){r.dst->bytes.ptr, r.dst->bytes.len,
