@@ -92,8 +92,9 @@ typedef struct tg_text tg_text;
  *   an artifact                 mapped, in milliseconds
  *   whatever tg_export takes    weights are not read and need not be there; the tokenizer is
  *                               compiled in memory, in tenths of a second
- *   one file of a folder        tokenizer.json, tokenizer_config.json, *.jinja: the folder, with
- *                               this file in place of its own of that kind */
+ *   one file of a folder        tokenizer.json, tokenizer.model, *.tiktoken, tokenizer_config.json,
+ *                               *.jinja: the folder, with this file in place of its own of that
+ *                               kind */
 TG_CHECKED_API tg_status tg_text_open(tg_text **out, const char *path, tg_err *e);
 TG_API void tg_text_close(tg_text *t); /* accepts NULL */
 

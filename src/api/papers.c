@@ -69,20 +69,38 @@ static tg_status compile_gguf(tg_buf *blob, const tg_gguf *g, tg_err *e)
     return s;
 }
 
+/* The vocabulary of a folder: the checkpoint has chosen one of its files. A tokenizer.model is in
+ * SentencePiece's format or in tiktoken's. */
+static tg_status compile_folder(tg_buf *blob, const tg_checkpoint *c, tg_hf_part *part, tg_err *e)
+{
+    static const tg_hf_part vocabularies[] = {TG_HF_TOKENIZER, TG_HF_TOKENIZER_MODEL,
+                                              TG_HF_TIKTOKEN};
+    tg_tokenizer_texts texts = {
+        .config = tg_checkpoint_get_text(c, TG_HF_TOKENIZER_CONFIG),
+        .special_tokens_map = tg_checkpoint_get_text(c, TG_HF_SPECIAL_TOKENS_MAP),
+        .added_tokens = tg_checkpoint_get_text(c, TG_HF_ADDED_TOKENS),
+    };
+    tg_str file = {0};
+    for (size_t i = 0; i < TG_COUNT(vocabularies) && file.len == 0; i++) {
+        *part = vocabularies[i];
+        file = tg_checkpoint_get_text(c, *part);
+    }
+    if (file.len == 0) return TG_OK;
+    if (*part == TG_HF_TOKENIZER) return tg_tokenizer_compile_json(blob, file, texts.config, e);
+    tg_log_note("load", "the tokenizer is read from %s", tg_checkpoint_get_part_path(c, *part));
+    return tg_tokenizer_is_tiktoken(file)
+               ? tg_tokenizer_compile_tiktoken(blob, file, &texts, e)
+               : tg_tokenizer_compile_sentencepiece(blob, file, &texts, e);
+}
+
 static tg_status compile_tokenizer(tg_buf *blob, const tg_checkpoint *c, tg_err *e)
 {
     const tg_gguf *g = tg_checkpoint_get_gguf(c);
-    tg_status s;
-    if (g) {
-        s = compile_gguf(blob, g, e);
-        if (s != TG_OK) tg_err_context(e, "%s", tg_checkpoint_get_path(c));
-    } else {
-        tg_str json = tg_checkpoint_get_text(c, TG_HF_TOKENIZER);
-        if (json.len == 0) return TG_OK;
-        tg_str config = tg_checkpoint_get_text(c, TG_HF_TOKENIZER_CONFIG);
-        s = tg_tokenizer_compile_json(blob, json, config, e);
-        if (s != TG_OK) tg_err_context(e, "%s", tg_checkpoint_get_part_path(c, TG_HF_TOKENIZER));
-    }
+    tg_hf_part part;
+    tg_status s = g ? compile_gguf(blob, g, e) : compile_folder(blob, c, &part, e);
+    if (s != TG_OK)
+        tg_err_context(e, "%s",
+                       g ? tg_checkpoint_get_path(c) : tg_checkpoint_get_part_path(c, part));
     return s;
 }
 

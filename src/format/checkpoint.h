@@ -31,6 +31,12 @@ typedef enum tg_hf_part {
     TG_HF_TOKENIZER,         /* tokenizer.json: only as bytes, it is large */
     TG_HF_CHAT_TEMPLATE,     /* chat_template.jinja: only as bytes */
     TG_HF_CHAT_CONFIG,       /* chat_template.json: what processors had before the .jinja */
+    /* Only where there is no tokenizer.json, the first of these that is there; as bytes. */
+    TG_HF_TOKENIZER_MODEL, /* tokenizer.model: SentencePiece's, or tiktoken's */
+    TG_HF_TIKTOKEN,        /* tiktoken.model, or the only *.tiktoken */
+    /* Only beside one of those; as bytes. */
+    TG_HF_SPECIAL_TOKENS_MAP, /* special_tokens_map.json */
+    TG_HF_ADDED_TOKENS,       /* added_tokens.json */
     TG_HF_PART_COUNT
 } tg_hf_part;
 

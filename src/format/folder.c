@@ -18,17 +18,29 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Which of them counts when a folder has several. */
+typedef enum part_rank {
+    PART_ALWAYS,
+    PART_VOCABULARY, /* the first one of the table that is there */
+    PART_BESIDE      /* where the vocabulary is no tokenizer.json, which says all of it */
+} part_rank;
+
 static const struct {
     const char *name;
     const char *suffix; /* of a file that stands for this part when it is named alone; "": none */
     bool is_json, is_text;
+    part_rank rank;
 } parts[] = {
-    [TG_HF_CONFIG] = {"config.json", "", true, false},
-    [TG_HF_GENERATION_CONFIG] = {"generation_config.json", "", true, false},
-    [TG_HF_TOKENIZER_CONFIG] = {"tokenizer_config.json", "", true, true},
-    [TG_HF_TOKENIZER] = {"tokenizer.json", ".json", false, true},
-    [TG_HF_CHAT_TEMPLATE] = {"chat_template.jinja", ".jinja", false, true},
-    [TG_HF_CHAT_CONFIG] = {"chat_template.json", "", true, true},
+    [TG_HF_CONFIG] = {"config.json", "", true, false, PART_ALWAYS},
+    [TG_HF_GENERATION_CONFIG] = {"generation_config.json", "", true, false, PART_ALWAYS},
+    [TG_HF_TOKENIZER_CONFIG] = {"tokenizer_config.json", "", true, true, PART_ALWAYS},
+    [TG_HF_TOKENIZER] = {"tokenizer.json", ".json", false, true, PART_VOCABULARY},
+    [TG_HF_CHAT_TEMPLATE] = {"chat_template.jinja", ".jinja", false, true, PART_ALWAYS},
+    [TG_HF_CHAT_CONFIG] = {"chat_template.json", "", true, true, PART_ALWAYS},
+    [TG_HF_TOKENIZER_MODEL] = {"tokenizer.model", ".model", false, true, PART_VOCABULARY},
+    [TG_HF_TIKTOKEN] = {"tiktoken.model", ".tiktoken", false, true, PART_VOCABULARY},
+    [TG_HF_SPECIAL_TOKENS_MAP] = {"special_tokens_map.json", "", false, true, PART_BESIDE},
+    [TG_HF_ADDED_TOKENS] = {"added_tokens.json", "", false, true, PART_BESIDE},
 };
 _Static_assert(TG_COUNT(parts) == TG_HF_PART_COUNT, "a part has no row");
 
@@ -52,12 +64,46 @@ bool tg_checkpoint_is_part(const char *name)
     return part != TG_HF_PART_COUNT && parts[part].is_text;
 }
 
+/* A vocabulary that was named alone wins over the folder's own. */
+static bool is_outranked(const tg_checkpoint *c, tg_hf_part part)
+{
+    if (parts[part].rank == PART_BESIDE) return c->parts[TG_HF_TOKENIZER] != NULL;
+    for (int i = 0; parts[part].rank == PART_VOCABULARY && i < TG_HF_PART_COUNT; i++)
+        if (parts[i].rank == PART_VOCABULARY && (c->parts[i] || (int)c->named == i))
+            return i != (int)part;
+    return false;
+}
+
+/* tiktoken's files have names of their own: the only one counts. */
+static tg_status find_tiktoken(tg_checkpoint *c, const char *folder, const char **path, tg_err *e)
+{
+    char **names = NULL;
+    int32_t n = 0;
+    const char *found = NULL;
+    if (tg_path_exists(*path)) return TG_OK;
+    TG_TRY(tg_dir_list(&c->arena, folder, &names, &n, e));
+    for (int32_t i = 0; i < n; i++) {
+        if (!tg_str_has_suffix(tg_str_from_cstr(names[i]), TG_STR(".tiktoken"))) continue;
+        if (found)
+            return tg_fail(e, TG_E_CORRUPT,
+                           "%s: has %s and %s, and nothing says which is the model's; take one "
+                           "away",
+                           folder, found, names[i]);
+        found = names[i];
+    }
+    if (found) *path = tg_checkpoint_join(c, folder, found);
+    return *path ? TG_OK : tg_fail_nomem(e, strlen(folder), "a path");
+}
+
 static tg_status load_part(tg_checkpoint *c, tg_hf_part part, const char *folder, tg_err *e)
 {
     const char *path = c->part_paths[part]; /* set: a file that was named alone */
     if (!path) path = tg_checkpoint_join(c, folder, parts[part].name);
     if (!path) return tg_fail_nomem(e, strlen(folder), "a path");
     c->part_paths[part] = path;
+    if (is_outranked(c, part)) return TG_OK;
+    if (part == TG_HF_TIKTOKEN) TG_TRY(find_tiktoken(c, folder, &c->part_paths[part], e));
+    path = c->part_paths[part];
     if (!tg_path_exists(path)) return TG_OK;
     TG_TRY(tg_checkpoint_add_file(c, path, parts[part].name, &c->parts[part], e));
     if (!parts[part].is_json) return TG_OK;
@@ -339,6 +385,7 @@ tg_status tg_checkpoint_load_file(tg_checkpoint *c, const char *file, tg_err *e)
     const char *folder = n == 0 ? "." : n == 1 ? "/" : tg_arena_copy_str(&c->arena, file, n - 1);
     char *path = tg_arena_copy_str(&c->arena, file, strlen(file));
     if (!folder || !path) return tg_fail_nomem(e, strlen(file), "a path");
-    c->part_paths[find_part(name)] = path;
+    c->named = find_part(name);
+    c->part_paths[c->named] = path;
     return tg_checkpoint_load_folder(c, folder, e);
 }

@@ -19,7 +19,8 @@ struct tg_checkpoint {
     tg_arena arena; /* everything below but mappings and JSON */
     tg_checkpoint_kind kind;
     const char *path;
-    bool is_texts; /* weights and config are not read */
+    bool is_texts;    /* weights and config are not read */
+    tg_hf_part named; /* what a file that was named alone is; TG_HF_CONFIG: a folder was named */
 
     tg_opened_file **files; /* single pieces, so that pointers into them stay */
     int32_t n_files, files_room;

@@ -423,7 +423,8 @@ static tg_status build(tg_tok_build *b, const sp_model *m, const tg_tok_config *
     TG_TRY(set_ids(b, m, e));
     TG_TRY(tg_tok_pieces_declare(b, &p, e));
     TG_TRY(set_bytes(b, m, &p, e));
-    TG_TRY(tg_tok_config_add_tokens(b, c, e));
+    TG_TRY(tg_tok_config_add_listed(b, c, e));
+    TG_TRY(tg_tok_config_add_named(b, c, e));
     TG_TRY(unmark_added(b, e));
     TG_TRY(add_affix(b, e));
     TG_TRY(tg_tok_config_apply(b, c, e));

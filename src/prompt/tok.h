@@ -38,6 +38,14 @@ TG_MUST_USE tg_status tg_tokenizer_compile_sentencepiece(tg_buf *blob, tg_str mo
                                                          const tg_tokenizer_texts *texts,
                                                          tg_err *e);
 
+/* Appends the blob made of a tiktoken file: lines of a token in base64 and its rank. Ids are those
+ * of the tiktoken library with the pattern and the special tokens of the tokenizer_class that the
+ * config names; a class that is not known is refused, since the file does not say them. */
+TG_MUST_USE tg_status tg_tokenizer_compile_tiktoken(tg_buf *blob, tg_str file,
+                                                    const tg_tokenizer_texts *texts, tg_err *e);
+/* Whether a file is of that kind: by its first line, since names tell nothing. */
+bool tg_tokenizer_is_tiktoken(tg_str file);
+
 /* A yes-or-no key of a file that may be absent. */
 typedef enum tg_given { TG_GIVEN_ABSENT = 0, TG_GIVEN_FALSE, TG_GIVEN_TRUE } tg_given;
 

@@ -191,13 +191,14 @@ static tg_status add_specials(tg_tok_build *b, const json_t *object, const char 
     return TG_OK;
 }
 
-tg_status tg_tok_config_add_tokens(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
+tg_status tg_tok_config_add_listed(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
 {
     const json_t *decoder = json_object_get(c->config, "added_tokens_decoder");
-    if (json_is_object(decoder))
-        TG_TRY(add_decoder(b, decoder, e));
-    else
-        TG_TRY(add_listed(b, c->added, e));
+    return json_is_object(decoder) ? add_decoder(b, decoder, e) : add_listed(b, c->added, e);
+}
+
+tg_status tg_tok_config_add_named(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
+{
     TG_TRY(add_specials(b, c->special_map, map_name, e));
     return add_specials(b, c->config, config_name, e);
 }

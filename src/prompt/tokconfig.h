@@ -16,11 +16,13 @@ TG_MUST_USE tg_status tg_tok_config_init(tg_tok_config *c, const tg_tokenizer_te
                                          tg_err *e);
 void tg_tok_config_deinit(tg_tok_config *c);
 
-/* Adds the tokens that added_tokens_decoder lists or, where that is absent, added_tokens.json; then
- * makes added tokens of what bos_token, additional_special_tokens and their like name. All are
- * looked up in the text as it came: "normalized" has no meaning outside tokenizer.json. After the
- * last model token. */
-TG_MUST_USE tg_status tg_tok_config_add_tokens(tg_tok_build *b, const tg_tok_config *c, tg_err *e);
+/* Adds the tokens that added_tokens_decoder lists or, where that is absent, added_tokens.json. All
+ * are looked up in the text as it came: "normalized" has no meaning outside tokenizer.json. After
+ * the last model token. */
+TG_MUST_USE tg_status tg_tok_config_add_listed(tg_tok_build *b, const tg_tok_config *c, tg_err *e);
+/* Makes special tokens of what bos_token, additional_special_tokens and their like name. After the
+ * last token of any kind. */
+TG_MUST_USE tg_status tg_tok_config_add_named(tg_tok_build *b, const tg_tok_config *c, tg_err *e);
 
 /* Sets the ids of bos_token and its like where the config names them, and obeys add_bos_token and
  * add_eos_token. */

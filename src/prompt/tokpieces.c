@@ -154,7 +154,7 @@ static tg_status add_symbols(tg_tok_build *b, tg_err *e)
 static size_t visit_cuts(tg_tok_build *b, const int32_t *rank)
 {
     size_t n = 0;
-    for (int32_t i = 0; i < b->h.n_vocab; i++) {
+    for (int32_t i = 0; i < b->n_entries; i++) {
         tg_str text = b->entries[i].text;
         if (!(b->entries[i].flags & TG_TOK_IS_MODEL)) continue;
         for (size_t k = 1; k < text.len; k++) {

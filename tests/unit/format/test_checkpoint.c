@@ -297,6 +297,46 @@ static void texts_are_read_where_weights_are_missing(void **state)
     end(p, c);
 }
 
+/* One vocabulary: tokenizer.json, else tokenizer.model, else tiktoken's; what lies beside only
+ * where tokenizer.json does not say it all. */
+static void one_vocabulary_of_a_folder_is_read(void **state)
+{
+    (void)state;
+    place p = begin();
+    save_text(p.dir, "a.tiktoken", "a");
+    save_text(p.dir, "added_tokens.json", "added");
+    tg_checkpoint *c = open_texts(p.dir, "");
+    assert_true(has_part(c, TG_HF_TIKTOKEN, "a") && has_part(c, TG_HF_ADDED_TOKENS, "added"));
+    assert_non_null(strstr(tg_checkpoint_get_part_path(c, TG_HF_TIKTOKEN), "/a.tiktoken"));
+    tg_checkpoint_close(c);
+    save_text(p.dir, "b.tiktoken", "b");
+    char path[512];
+    tg_err e = {0};
+    snprintf(path, sizeof path, "%s", p.dir);
+    assert_int_equal(tg_checkpoint_open_texts(&c, path, &e), TG_E_CORRUPT);
+    assert_non_null(strstr(e.msg, "a.tiktoken and b.tiktoken"));
+    c = open_texts(p.dir, "/b.tiktoken");
+    assert_true(has_part(c, TG_HF_TIKTOKEN, "b"));
+    tg_checkpoint_close(c);
+    save_text(p.dir, "tokenizer.model", "m");
+    c = open_texts(p.dir, "");
+    assert_true(has_part(c, TG_HF_TOKENIZER_MODEL, "m"));
+    assert_null(tg_checkpoint_get_text(c, TG_HF_TIKTOKEN).ptr);
+    tg_checkpoint_close(c);
+    save_text(p.dir, "tokenizer.json", "{}");
+    c = open_texts(p.dir, "");
+    assert_true(has_part(c, TG_HF_TOKENIZER, "{}"));
+    assert_null(tg_checkpoint_get_text(c, TG_HF_TOKENIZER_MODEL).ptr);
+    assert_null(tg_checkpoint_get_text(c, TG_HF_ADDED_TOKENS).ptr);
+    tg_checkpoint_close(c);
+    /* A file that is named wins over the order. */
+    c = open_texts(p.dir, "/tokenizer.model");
+    assert_true(has_part(c, TG_HF_TOKENIZER_MODEL, "m") &&
+                has_part(c, TG_HF_ADDED_TOKENS, "added"));
+    assert_null(tg_checkpoint_get_text(c, TG_HF_TOKENIZER).ptr);
+    end(p, c);
+}
+
 static void absent_papers_are_absent(void **state)
 {
     (void)state;
@@ -778,6 +818,7 @@ int main(void)
         cmocka_unit_test(a_path_that_is_no_model_is_said_to_be_none),
         cmocka_unit_test(a_folder_is_read_with_all_its_papers),
         cmocka_unit_test(texts_are_read_where_weights_are_missing),
+        cmocka_unit_test(one_vocabulary_of_a_folder_is_read),
         cmocka_unit_test(absent_papers_are_absent),
         cmocka_unit_test(the_index_is_authoritative),
         cmocka_unit_test(faults_of_the_index_are_named),

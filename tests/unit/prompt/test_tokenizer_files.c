@@ -432,6 +432,77 @@ static void older_files_name_added_tokens_too(void **state)
     tg_buf_deinit(&text);
 }
 
+/* ---- tiktoken */
+
+static void tiktoken_files_equal_the_library(void **state)
+{
+    (void)state;
+    json_t *all = load_golden("tiktoken.json");
+    const json_t *item;
+    size_t i;
+    tg_buf bytes = {0};
+    load_bytes(&bytes, "small.tiktoken");
+    assert_true(tg_tokenizer_is_tiktoken(tg_buf_str(&bytes)));
+    begin_comparing();
+    json_array_foreach(json_object_get(all, "classes"), i, item) check_file(
+        tg_tokenizer_compile_tiktoken, json_string_value(json_object_get(item, "name")),
+        tg_buf_str(&bytes), json_object_get(item, "config"), json_object_get(item, "cases"));
+    load_bytes(&bytes, "sp-bytes.model");
+    assert_false(tg_tokenizer_is_tiktoken(tg_buf_str(&bytes)));
+    tg_buf_deinit(&bytes);
+    json_decref(all);
+    end_comparing(900);
+}
+
+#define LLAMA_CLASS "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}"
+
+static void expect_tiktoken(tg_str bytes, const char *more, const char *word)
+{
+    tg_buf b = {0};
+    tg_buf_add_str(&b, bytes);
+    tg_buf_add_cstr(&b, more);
+    expect(tg_tokenizer_compile_tiktoken, tg_buf_str(&b), LLAMA_CLASS, word);
+    tg_buf_deinit(&b);
+}
+
+static void damaged_tiktoken_files_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"YWI",          "YWI= ",     " 700",      "YWI=  700",
+                                      "YWI=\t700",    "YWI= 7x",   "YWI= -1",   "YWI= 99999999999",
+                                      "YW=I 700",     "YWJ= 700",  "Y=== 700",  "==== 700",
+                                      "YWI=YWI= 700", "YW I= 700", "YWI= 700 1"};
+    tg_buf whole = {0};
+    load_bytes(&whole, "small.tiktoken");
+    tg_str good = tg_buf_str(&whole);
+    expect_tiktoken(good, "", NULL);
+    expect_tiktoken(good, "\n\r\n", NULL);
+    for (size_t i = 0; i < TG_COUNT(bad); i++) {
+        expect_tiktoken(good, bad[i], "line 701 of tiktoken's file is not a token in base64");
+        assert_false(tg_tokenizer_is_tiktoken(tg_str_from_cstr(bad[i])));
+    }
+    expect_tiktoken((tg_str){"", 0}, "", "has no tokens");
+    expect_tiktoken((tg_str){"", 0}, "IQ== 0\n", "no token for the byte 0x00");
+    expect_tiktoken(good, "IQ== 700\n", "one token twice, with the ranks 0 and 700");
+    expect_tiktoken(good, "/////// 0\n", "line 701");
+    expect_tiktoken(good, "//////// 5\n", "have the same id 5");
+    expect_tiktoken(good, "//////// 701\n", "ranks up to 701 and none is 700");
+    expect_tiktoken(good, "//////// 9000000\n", "has the rank 9000000 after 700 tokens");
+    expect(tg_tokenizer_compile_tiktoken, good, NULL, "names no tokenizer_class");
+    expect(tg_tokenizer_compile_tiktoken, good, "{\"tokenizer_class\":\"HYTokenizer\"}",
+           "tokenizer_class is 'HYTokenizer', which is not known");
+    /* A special token may stand in a hole of the ranks. */
+    tg_buf holed = {0};
+    tg_buf_add_str(&holed, good);
+    tg_buf_add_cstr(&holed, "//////// 701\n");
+    expect(tg_tokenizer_compile_tiktoken, tg_buf_str(&holed),
+           "{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"added_tokens_decoder\":"
+           "{\"700\":{\"content\":\"<e>\",\"special\":true}}}",
+           NULL);
+    tg_buf_deinit(&holed);
+    tg_buf_deinit(&whole);
+}
+
 /* ---- ways to cut words: tokenizer.ggml.pre */
 
 /* CRC-32 as zlib has it, over ids of four bytes. */
@@ -583,6 +654,8 @@ int main(void)
         cmocka_unit_test(sentencepiece_settings_that_are_not_built_are_named),
         cmocka_unit_test(the_files_beside_a_vocabulary_are_read_strictly),
         cmocka_unit_test(older_files_name_added_tokens_too),
+        cmocka_unit_test(tiktoken_files_equal_the_library),
+        cmocka_unit_test(damaged_tiktoken_files_are_refused),
         cmocka_unit_test(words_are_cut_as_each_name_says),
         cmocka_unit_test(marked_vocabularies_go_by_their_pre_tokenizer),
         cmocka_unit_test(gguf_models_that_are_not_built_are_refused_by_name),
