@@ -443,57 +443,6 @@ static void check_ids(const tg_tokenizer *t, const char *text, bool add_special,
     check_ids(t, text, special, (const int32_t[]){__VA_ARGS__},                                    \
               TG_COUNT(((const int32_t[]){__VA_ARGS__})))
 
-static void field_cases_of_real_vocabularies_hold(void **state)
-{
-    (void)state;
-    subject s;
-    int n_found = 0;
-    if (open_vocabulary(&s,
-                        "llama2")) { /* Mistral's 32,000 tokens, whatever the folder is called */
-        n_found++;
-        IDS(s.t, "<s>G", false, 1, 420);                                     /* A01 */
-        IDS(s.t, "<0x01>", true, 1, 523, 28734, 28744, 28734, 28740, 28767); /* A07 */
-        IDS(s.t, "\n", true, 1, 28705, 13); /* <0x0A>, by way of the byte */
-        close_subject(&s);
-    }
-    if (open_vocabulary(&s, "llama3")) {
-        n_found++;
-        IDS(s.t, " Vi\xe1\xbb\x87t", false, 101798); /* A04 */
-        close_subject(&s);
-    }
-    if (open_vocabulary(&s, "qwen3")) {
-        n_found++;
-        IDS(s.t, "->", false, 405); /* A10 */
-        IDS(s.t, "(x):\n", false, 2075, 982);
-        IDS(s.t, "12345", false, 16, 17, 18, 19, 20);
-        IDS(s.t, "<think>\n2+2 is 4\n</think>\n\n4", false, 151667, 198, 17, 10, 17, 374, 220, 19,
-            198, 151668, 271, 19);                 /* A22 */
-        IDS(s.t, "!\xc2\x85", false, 0, 126, 227); /* A26 */
-        IDS(s.t, "hello\xe3\x80\x80world", false, 14990, 22441, 14615);
-        IDS(s.t, "e\xcc\x81", false, 963); /* A28 */
-        IDS(s.t, "\xc3\xa9", false, 963);
-        IDS(s.t, " \n x", false, 715, 856); /* A40 */
-        IDS(s.t, "\tfoo  bar", false, 197, 7975, 220, 3619);
-        IDS(s.t, "\r\n\r\n", false, 871);
-        IDS(s.t, "a\n\n\nb", false, 64, 1406, 65);
-        close_subject(&s);
-    }
-    if (open_vocabulary(&s, "gemma3")) {
-        n_found++;
-        IDS(s.t, "Hello world! Caf\xc3\xa9 d\xc3\xa9j\xc3\xa0 vu \xe2\x80\x94 123 \xf0\x9f\x98\x8a",
-            false, 9259, 1902, 236888, 62367, 29234, 11042, 2192, 236743, 236770, 236778, 236800,
-            103453);                                                             /* A08 */
-        IDS(s.t, "a  b and    c", false, 236746, 138, 236763, 532, 140, 236755); /* A12 */
-        IDS(s.t, "<b>x</b>", false, 200, 236781, 209);
-        IDS(s.t, "\n\n\n\n", false, 110);
-        close_subject(&s);
-    }
-    if (n_found == 0) {
-        print_message("neither TG_VOCABS nor models/vocabs holds a vocabulary\n");
-        skip();
-    }
-}
-
 /* A13: both lists there, the declared model decides. Scores would join "ba" first, merges "ab". */
 static void the_declared_model_decides_between_merges_and_scores(void **state)
 {
@@ -534,45 +483,6 @@ static void the_declared_model_decides_between_merges_and_scores(void **state)
     IDS(s.t, "ab\n\nab", false, 4, 7, 7, 4);
     IDS(s.t, "z", false, 8 + 'z');
     close_subject(&s);
-}
-
-static void a_long_run_needs_no_stack(void **state);
-
-static void *encode_runs(void *unused)
-{
-    (void)unused;
-    static const char *const names[] = {"byte level", "fallback", "split and byte level",
-                                        "byte level without regex"};
-    for (size_t i = 0; i < TG_COUNT(names); i++) {
-        subject s = open_tiny(names[i]);
-        for (const char *unit = "xX. \nZ"; *unit; unit++) {
-            tg_buf text = {0}, out = {0};
-            tg_ids ids = {0};
-            for (int k = 0; k < 131072; k++)
-                tg_buf_add_byte(&text, *unit);
-            encode(&ids, s.t, tg_buf_str(&text), (tg_encode_options){0});
-            decode(&out, s.t, &ids, false);
-            assert_true(tg_str_is_equal(tg_buf_str(&out), tg_buf_str(&text)));
-            tg_buf_deinit(&text);
-            tg_buf_deinit(&out);
-            tg_ids_deinit(&ids);
-        }
-        close_subject(&s);
-    }
-    return NULL;
-}
-
-/* A15 */
-static void a_long_run_needs_no_stack(void **state)
-{
-    (void)state;
-    pthread_attr_t attr;
-    pthread_t thread;
-    pthread_attr_init(&attr);
-    assert_int_equal(pthread_attr_setstacksize(&attr, 256 * 1024), 0);
-    assert_int_equal(pthread_create(&thread, &attr, encode_runs, NULL), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    pthread_attr_destroy(&attr);
 }
 
 /* ---- refusals */
@@ -1218,9 +1128,7 @@ int main(void)
         cmocka_unit_test(trained_vocabularies_of_every_model_equal_the_reference),
         cmocka_unit_test(real_vocabularies_equal_the_reference),
         cmocka_unit_test(gguf_vocabularies_equal_llama_cpp),
-        cmocka_unit_test(field_cases_of_real_vocabularies_hold),
         cmocka_unit_test(the_declared_model_decides_between_merges_and_scores),
-        cmocka_unit_test(a_long_run_needs_no_stack),
         cmocka_unit_test(text_that_is_not_utf8_is_refused_with_its_offset),
         cmocka_unit_test(what_is_not_built_is_refused_by_its_name_and_place),
         cmocka_unit_test(a_model_without_an_unknown_token_refuses_what_it_does_not_know),
