@@ -198,6 +198,7 @@ static tg_status check_header(const tg_tok_header *h, size_t n_bytes, tg_err *e)
         h->n_suffix > TG_TOK_MAX_STEPS || h->max_key_bytes < 0 || h->n_left < 0 || h->n_right < 0 ||
         h->max_word_chars < 0)
         return corrupt(e, "a negative or huge count");
+    if (h->n_ends != 0 && h->n_ends != 1 && h->n_ends != 3) return corrupt(e, "its count of ends");
     if (h->model < 0 || h->model >= TG_TOK_MODEL_COUNT) return corrupt(e, "its model");
     /* One list of pairs a rank is made on demand: no more ranks than merges or tokens. */
     if (h->n_ranks < 0 ||
@@ -238,6 +239,7 @@ static tg_status check_sections(const tg_tok_header *h, tg_err *e)
         [TG_TOK_TRIE_NORM] = {sizeof(tg_tok_node), -1, false},
         [TG_TOK_AFFIX] = {4, (int64_t)h->n_prefix + h->n_suffix, false},
         [TG_TOK_SCORES] = {8, h->model == TG_TOK_UNIGRAM ? h->n_vocab : 0, false},
+        [TG_TOK_ENDS] = {sizeof(tg_tok_part), (int64_t)h->n_ends * h->n_vocab, false},
         [TG_TOK_KEY_TRIE] = {sizeof(tg_keytrie_unit), -1, false},
         [TG_TOK_DFA] = {TG_DFA_ALIGN, -1, false},
     };
@@ -331,6 +333,7 @@ static void set_views(tg_tokenizer *t)
     t->added = section(h, TG_TOK_ADDED);
     t->affix = section(h, TG_TOK_AFFIX);
     t->scores = section(h, TG_TOK_SCORES);
+    t->ends = section(h, TG_TOK_ENDS);
     t->key_trie.units = section(h, TG_TOK_KEY_TRIE);
     t->key_trie.n_units =
         (uint32_t)(h->sections[TG_TOK_KEY_TRIE].n_bytes / sizeof *t->key_trie.units);
@@ -646,6 +649,14 @@ tg_str tg_tokenizer_get_token(const tg_tokenizer *t, int32_t id, uint32_t *flags
     if (!is_token) return (tg_str){"", 0};
     uint32_t a = t->piece_at[id], b = t->piece_at[id + 1];
     return a <= b && b <= t->n_piece_bytes ? (tg_str){t->pieces + a, b - a} : (tg_str){"", 0};
+}
+
+tg_str tg_tok_piece_at(const tg_tokenizer *t, int32_t id, int end)
+{
+    if (end == 0 || end > t->h->n_ends) return tg_tokenizer_get_token(t, id, NULL);
+    tg_tok_part p = t->ends[(int64_t)(end - 1) * t->h->n_vocab + id];
+    bool is_inside = p.at <= t->n_piece_bytes && p.n_bytes <= t->n_piece_bytes - p.at;
+    return is_inside ? (tg_str){t->pieces + p.at, p.n_bytes} : (tg_str){"", 0};
 }
 
 void tg_tokenizer_print_token(tg_buf *out, const tg_tokenizer *t, int32_t id)

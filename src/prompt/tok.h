@@ -133,13 +133,16 @@ TG_MUST_USE tg_status tg_tokenizer_decode(tg_buf *out, const tg_tokenizer *t, co
 typedef struct tg_detok {
     const tg_tokenizer *t;
     bool skip_special;
-    bool is_first;  /* no token has been let through yet */
-    bool is_run;    /* `held` is a run of byte tokens, not the beginning of a character */
-    int32_t n_left; /* characters still to be taken off the front */
-    int32_t n_tail; /* characters now in `tail` */
-    tg_buf held;    /* bytes that may still become part of a character */
-    tg_buf tail;    /* characters that are dropped if nothing follows them */
-    int64_t n_ids;  /* for messages */
+    bool is_first;     /* no token has been let through yet */
+    bool is_run;       /* `held` is a run of byte tokens, not the beginning of a character */
+    int32_t held_id;   /* a token that prints something else if it is the last; or TG_TOKEN_NONE */
+    int32_t before_id; /* the token before */
+    int32_t n_left;    /* characters still to be taken off the front */
+    int32_t n_tail;    /* characters now in `tail` */
+    tg_buf held;       /* bytes that may still become part of a character */
+    tg_buf tail;       /* characters that are dropped if nothing follows them */
+    uint8_t cleaning[10]; /* how much of each pattern of the clean-up is waiting */
+    int64_t n_ids;        /* for messages */
 } tg_detok;
 
 void tg_detok_init(tg_detok *d, const tg_tokenizer *t, bool skip_special);

@@ -9,7 +9,8 @@
  *
  * A token has three strings. Its spelling is what the file writes. Its key is what the model
  * matches against: the spelling, or with a byte-level alphabet the bytes that the spelling stands
- * for. Its piece is what it prints. The spelling is not stored, since it follows from the key. */
+ * for. Its piece is what it prints. The spelling is not stored, since it follows from the key.
+ * Where the first or the last token of a text prints something else, ENDS has it. */
 #ifndef TG_PROMPT_TOKBLOB_H
 #define TG_PROMPT_TOKBLOB_H
 
@@ -24,7 +25,7 @@
 #include <stdatomic.h>
 
 #define TG_TOK_MAGIC "TGTOKENS"
-enum { TG_TOK_VERSION = 3, TG_TOK_ALIGN = 64 };
+enum { TG_TOK_VERSION = 4, TG_TOK_ALIGN = 64 };
 
 typedef enum tg_tok_section {
     TG_TOK_KEY_AT,    /* uint32 [n_symbols + 1]: begin of each key in KEYS */
@@ -45,6 +46,7 @@ typedef enum tg_tok_section {
     TG_TOK_SCORES,    /* double [n_vocab]: Unigram's, empty for other models */
     TG_TOK_KEY_TRIE,  /* tg_keytrie_unit [..]: keys to ids, where the model walks along a word */
     TG_TOK_DFA,       /* images of tokdfa.h, for patterns that have one */
+    TG_TOK_ENDS,      /* tg_tok_part [n_ends * n_vocab]: what tokens print at a text's ends */
     TG_TOK_SECTION_COUNT
 } tg_tok_section;
 
@@ -59,16 +61,17 @@ typedef enum tg_tok_model {
 
 /* tg_tok_header.flags */
 enum {
-    TG_TOK_BYTE_LEVEL = 1,    /* symbols are bytes, not characters */
-    TG_TOK_BYTE_FALLBACK = 2, /* a character without a symbol becomes its bytes */
-    TG_TOK_FUSE_UNK = 4,      /* a run of unknown characters is one unknown token */
-    TG_TOK_IGNORE_MERGES = 8, /* a word that is a token is that token */
-    TG_TOK_HAS_SEAMS = 16,    /* SEAMS may cut a word before merging */
-    TG_TOK_SPELL_BYTES = 32,  /* keys are bytes: a spelling is the key in the byte alphabet */
-    TG_TOK_JOIN_SPACES = 64,  /* decoder absent: tokens are joined by spaces */
-    TG_TOK_LOSSY_BYTES = 128, /* pieces are bytes of one UTF-8 stream */
-    TG_TOK_BYTE_RUNS = 256,   /* byte tokens in a row are a string, or all of them U+FFFD */
-    TG_TOK_DROP_FIRST = 512   /* the first token prints without `drop_cp` */
+    TG_TOK_BYTE_LEVEL = 1,     /* symbols are bytes, not characters */
+    TG_TOK_BYTE_FALLBACK = 2,  /* a character without a symbol becomes its bytes */
+    TG_TOK_FUSE_UNK = 4,       /* a run of unknown characters is one unknown token */
+    TG_TOK_IGNORE_MERGES = 8,  /* a word that is a token is that token */
+    TG_TOK_HAS_SEAMS = 16,     /* SEAMS may cut a word before merging */
+    TG_TOK_SPELL_BYTES = 32,   /* keys are bytes: a spelling is the key in the byte alphabet */
+    TG_TOK_JOIN_SPACES = 64,   /* decoder absent: tokens are joined by spaces */
+    TG_TOK_LOSSY_BYTES = 128,  /* pieces are bytes of one UTF-8 stream */
+    TG_TOK_BYTE_RUNS = 256,    /* byte tokens in a row are a string, or all of them U+FFFD */
+    TG_TOK_CLEAN_UP = 512,     /* blanks before signs are taken out of the decoded text */
+    TG_TOK_DROP_REPEATS = 1024 /* a token like the one before prints nothing */
 };
 
 /* TG_TOK_FLAGS, beside the public TG_TOKEN_* */
@@ -99,7 +102,7 @@ typedef struct tg_tok_header {
     uint32_t word_prefix_at, word_prefix_bytes; /* put before symbols that begin no word */
     uint32_t word_suffix_at, word_suffix_bytes; /* put after the symbol that ends a word */
     int32_t n_left, n_right, left_cp, right_cp; /* characters taken off a decoded text's ends */
-    int32_t drop_cp;
+    int32_t n_ends;         /* 0; 1: the first token is different; 3: first, last, both at once */
     int32_t n_ranks;        /* ranks of merges are below */
     int32_t model;          /* tg_tok_model */
     double unk_score;       /* Unigram: of a character that no token is */
@@ -110,6 +113,10 @@ typedef struct tg_tok_header {
 
 /* No padding anywhere: the bytes of a blob are a function of its contents. */
 _Static_assert(sizeof(tg_tok_header) == 160 + 16 * TG_TOK_SECTION_COUNT, "the header's layout");
+
+typedef struct tg_tok_part {
+    uint32_t at, n_bytes; /* in PIECES */
+} tg_tok_part;
 
 typedef struct tg_tok_slot {
     uint32_t hash; /* upper half of the key's hash */
@@ -214,6 +221,7 @@ struct tg_tokenizer {
     uint32_t slot_mask, merge_mask, seam_mask; /* seam_mask counts bits */
     const int32_t *byte_ids, *affix;
     const double *scores;
+    const tg_tok_part *ends;
     tg_keytrie key_trie;
     uint32_t inner_node; /* in key_trie, behind the mark of tokens inside a word */
     const tg_tok_step *steps;
@@ -317,6 +325,10 @@ bool tg_tok_added_accept(const tg_tokenizer *t, int32_t k, tg_str text, size_t f
 void tg_tok_emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end);
 /* tok.c: the error of a model that has no token for those bytes, nor an unknown token. */
 TG_MUST_USE tg_status tg_tok_fail_unknown(const tg_tok_view *v, int32_t begin, tg_err *e);
+/* Which end of a text a token stands at. */
+enum { TG_TOK_AT_FIRST = 1, TG_TOK_AT_LAST = 2 };
+/* tok.c: what the token prints there. */
+tg_str tg_tok_piece_at(const tg_tokenizer *t, int32_t id, int end);
 /* tok.c: the id of a key of the model, or -1. */
 int32_t tg_tok_find_key(const tg_tokenizer *t, const char *key, size_t n);
 uint64_t tg_tok_hash(const char *key, size_t n);

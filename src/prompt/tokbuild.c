@@ -257,11 +257,14 @@ typedef struct tables {
     tg_buf at[TG_TOK_SECTION_COUNT]; /* bytes of each section that is not the builder's own */
 } tables;
 
-/* Keys and pieces. In most byte-level vocabularies they are equal and stored once. */
-static tg_status make_strings(tg_tok_build *b, tables *t, tg_err *e)
+static tg_status check_strings(const tables *t, tg_err *e)
 {
-    int32_t n_vocab = b->h.n_vocab;
-    bool has_own_pieces = false;
+    if (t->at[TG_TOK_KEYS].len <= INT32_MAX && t->at[TG_TOK_PIECES].len <= INT32_MAX) return TG_OK;
+    return tg_fail(e, TG_E_LIMIT, "the vocabulary's strings have more than %d bytes", INT32_MAX);
+}
+
+static void make_keys(tg_tok_build *b, tables *t)
+{
     for (int32_t i = 0; i <= b->n_entries; i++) {
         uint32_t at = (uint32_t)t->at[TG_TOK_KEYS].len;
         tg_buf_add(&t->at[TG_TOK_KEY_AT], &at, sizeof at);
@@ -275,17 +278,50 @@ static tg_status make_strings(tg_tok_build *b, tables *t, tg_err *e)
         if (x->is_present && (flags & TG_TOK_IS_MODEL) && x->key.ptr)
             b->h.max_key_bytes =
                 TG_MAX(b->h.max_key_bytes, (int32_t)TG_MIN(key.len, (size_t)INT32_MAX));
-        if (i < n_vocab && !tg_str_is_equal(key, x->piece)) has_own_pieces = true;
     }
-    for (int32_t i = 0; has_own_pieces && i <= n_vocab; i++) {
+}
+
+/* Keys and pieces. In most byte-level vocabularies they are equal and stored once. */
+static tg_status make_strings(tg_tok_build *b, tables *t, tg_err *e)
+{
+    int32_t n_vocab = b->h.n_vocab;
+    bool has_own_pieces = false;
+    make_keys(b, t);
+    for (int32_t i = 0; i < n_vocab; i++) {
+        const tg_tok_entry *x = &b->entries[i];
+        if (!tg_str_is_equal(x->key.ptr ? x->key : x->text, x->piece)) has_own_pieces = true;
+        if (x->ends[0].ptr) b->h.n_ends = TG_MAX(b->h.n_ends, 1);
+        if (x->ends[1].ptr || x->ends[2].ptr) b->h.n_ends = 3;
+    }
+    for (int32_t i = 0; (has_own_pieces || b->h.n_ends) && i <= n_vocab; i++) {
         uint32_t at = (uint32_t)t->at[TG_TOK_PIECES].len;
         tg_buf_add(&t->at[TG_TOK_PIECE_AT], &at, sizeof at);
         if (i < n_vocab) tg_buf_add_str(&t->at[TG_TOK_PIECES], b->entries[i].piece);
     }
-    if (t->at[TG_TOK_KEYS].len > INT32_MAX || t->at[TG_TOK_PIECES].len > INT32_MAX)
-        return tg_fail(e, TG_E_LIMIT, "the vocabulary's strings have more than %d bytes",
-                       INT32_MAX);
-    return TG_OK;
+    return check_strings(t, e);
+}
+
+/* Most of what tokens print at an end is the beginning or the end of their piece: no bytes more. */
+static tg_status make_ends(tg_tok_build *b, tables *t, tg_err *e)
+{
+    tg_buf *pieces = &t->at[TG_TOK_PIECES];
+    TG_TRY(tg_buf_check(&t->at[TG_TOK_PIECE_AT], e));
+    const uint32_t *piece_at = (const void *)tg_buf_cstr(&t->at[TG_TOK_PIECE_AT]);
+    for (int32_t k = 0; k < b->h.n_ends; k++)
+        for (int32_t i = 0; i < b->h.n_vocab; i++) {
+            const tg_tok_entry *x = &b->entries[i];
+            tg_str s = x->ends[k].ptr ? x->ends[k] : x->piece;
+            tg_tok_part p = {piece_at[i], (uint32_t)s.len};
+            if (tg_str_has_suffix(x->piece, s)) {
+                p.at += (uint32_t)(x->piece.len - s.len);
+            } else if (!tg_str_has_prefix(x->piece, s)) {
+                p.at = (uint32_t)pieces->len;
+                tg_buf_add_str(pieces, s);
+            }
+            tg_buf_add(&t->at[TG_TOK_ENDS], &p, sizeof p);
+        }
+    TG_TRY(tg_buf_check(pieces, e));
+    return check_strings(t, e);
 }
 
 /* Only what the model may make of text: other tokens are found in the tries. */
@@ -636,6 +672,7 @@ static tg_status finish(tg_tok_build *b, tables *t, tg_buf *blob, tg_err *e)
     if (b->h.n_vocab < 1) return tg_fail(e, TG_E_CORRUPT, "the tokenizer's vocabulary is empty");
     if (!b->merges) TG_TRY(tg_tok_build_begin_merges(b, 0, e));
     TG_TRY(make_strings(b, t, e));
+    TG_TRY(make_ends(b, t, e));
     TG_TRY(make_slots(b, t, e));
     TG_TRY(make_seams(b, t, e));
     b->h.n_added = b->n_added;

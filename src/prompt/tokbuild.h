@@ -16,6 +16,7 @@ typedef struct tg_tok_entry {
     tg_str text;    /* as the file spells it */
     tg_str key;     /* what the model matches; ptr NULL: nothing does */
     tg_str piece;   /* what it prints */
+    tg_str ends[3]; /* what it prints as the first, the last, the only one; ptr NULL: its piece */
     uint16_t flags; /* TG_TOKEN_*, TG_TOK_IS_* */
     bool is_present;
     double score; /* Unigram's */

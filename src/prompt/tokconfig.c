@@ -251,6 +251,19 @@ static tg_status put_affix(tg_tok_build *b, bool is_front, int32_t id, bool want
     return tg_ids_check(list, e);
 }
 
+/* transformers' own way of cleaning up a text, which it keeps from BPE: there it would take blanks
+ * that the text had. */
+static tg_status apply_clean_up(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
+{
+    tg_given cleans, for_bpe;
+    TG_TRY(tg_tok_config_get(c, "clean_up_tokenization_spaces", &cleans, e));
+    TG_TRY(tg_tok_config_get(
+        c, "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output", &for_bpe, e));
+    if (cleans == TG_GIVEN_TRUE && (b->h.model != TG_TOK_BPE || for_bpe == TG_GIVEN_TRUE))
+        b->h.flags |= TG_TOK_CLEAN_UP;
+    return TG_OK;
+}
+
 /* These keys stand above the post-processor, as in transformers' fast Llama tokenizer. A BOS that a
  * template writes and one from here are two; keeping one is the business of the caller, who knows
  * where a text comes from. */
@@ -263,5 +276,5 @@ tg_status tg_tok_config_apply(tg_tok_build *b, const tg_tok_config *c, tg_err *e
     if (adds) TG_TRY(put_affix(b, true, b->h.bos_id, adds == TG_GIVEN_TRUE, e));
     TG_TRY(tg_tok_config_get(c, "add_eos_token", &adds, e));
     if (adds) TG_TRY(put_affix(b, false, b->h.eos_id, adds == TG_GIVEN_TRUE, e));
-    return TG_OK;
+    return apply_clean_up(b, c, e);
 }

@@ -24,8 +24,8 @@ TG_MUST_USE tg_status tg_tok_config_add_listed(tg_tok_build *b, const tg_tok_con
  * last token of any kind. */
 TG_MUST_USE tg_status tg_tok_config_add_named(tg_tok_build *b, const tg_tok_config *c, tg_err *e);
 
-/* Sets the ids of bos_token and its like where the config names them, and obeys add_bos_token and
- * add_eos_token. */
+/* Sets the ids of bos_token and its like where the config names them, and obeys add_bos_token,
+ * add_eos_token and clean_up_tokenization_spaces. */
 TG_MUST_USE tg_status tg_tok_config_apply(tg_tok_build *b, const tg_tok_config *c, tg_err *e);
 
 /* A yes-or-no key of tokenizer_config.json. */

@@ -12,7 +12,7 @@ typedef enum stage { STAGE_TOKENS, STAGE_BYTES, STAGE_TEXT } stage;
 
 /* The stage is kept in flags that the chain sets, since a decoder's function sees only the
  * builder. */
-enum { DECODER_FUSED = 1 << 29, DECODER_BEGUN = 1 << 30 };
+enum { DECODER_FILTERED = 1 << 28, DECODER_FUSED = 1 << 29, DECODER_BEGUN = 1 << 30 };
 
 static stage stage_of(const tg_tok_build *b)
 {
@@ -30,16 +30,34 @@ static tg_status need_tokens(const tg_tok_build *b, const tg_tok_place *at, tg_e
                          at->path);
 }
 
-/* What a decoder makes of one token's piece; NULL when memory is refused. */
-typedef tg_str piece_fn(tg_tok_build *b, tg_str piece, const void *context);
+/* What a decoder makes of one token's piece at an end of the text (TG_TOK_AT_*); NULL when memory
+ * is refused. */
+typedef tg_str piece_fn(tg_tok_build *b, tg_str piece, const void *context, int end);
 
-static tg_status map_pieces(tg_tok_build *b, piece_fn *map, const void *context, tg_err *e)
+/* A token that is the same everywhere, before and after, is made once. */
+static tg_status map_entry(tg_tok_build *b, tg_tok_entry *x, piece_fn *map, const void *context,
+                           bool is_placed)
+{
+    tg_str old = x->piece;
+    x->piece = map(b, old, context, 0);
+    bool is_done = x->piece.ptr != NULL;
+    for (int k = 0; k < 3 && is_done; k++) {
+        if (!is_placed && !x->ends[k].ptr) continue;
+        x->ends[k] = map(b, x->ends[k].ptr ? x->ends[k] : old, context, k + 1);
+        is_done = x->ends[k].ptr != NULL;
+        if (is_done && tg_str_is_equal(x->ends[k], x->piece)) x->ends[k].ptr = NULL;
+    }
+    return is_done ? TG_OK : TG_E_NOMEM;
+}
+
+/* `is_placed`: the decoder looks at where a token stands. */
+static tg_status map_pieces(tg_tok_build *b, piece_fn *map, const void *context, bool is_placed,
+                            tg_err *e)
 {
     for (int32_t i = 0; i < b->n_entries; i++) {
         tg_tok_entry *x = &b->entries[i];
-        if (!x->is_present) continue;
-        x->piece = map(b, x->piece, context);
-        if (!x->piece.ptr) return tg_fail_nomem(e, x->text.len, "compiling a tokenizer");
+        if (x->is_present && map_entry(b, x, map, context, is_placed) != TG_OK)
+            return tg_fail_nomem(e, x->text.len, "compiling a tokenizer");
     }
     b->h.flags |= DECODER_BEGUN;
     return TG_OK;
@@ -47,9 +65,10 @@ static tg_status map_pieces(tg_tok_build *b, piece_fn *map, const void *context,
 
 /* A spelling with a character outside the alphabet prints as it is: so does the library, though a
  * special token spelled with, say, an accent then prints a broken byte. */
-static tg_str map_byte_level(tg_tok_build *b, tg_str piece, const void *context)
+static tg_str map_byte_level(tg_tok_build *b, tg_str piece, const void *context, int end)
 {
     (void)context;
+    (void)end;
     tg_str bytes = tg_tok_build_bytes_of(b, piece);
     return bytes.ptr ? bytes : piece;
 }
@@ -59,7 +78,7 @@ static tg_status add_byte_level(tg_tok_build *b, const json_t *part, const tg_to
 {
     (void)part;
     TG_TRY(need_tokens(b, at, e));
-    TG_TRY(map_pieces(b, map_byte_level, NULL, e));
+    TG_TRY(map_pieces(b, map_byte_level, NULL, false, e));
     b->h.flags |= TG_TOK_LOSSY_BYTES;
     return TG_OK;
 }
@@ -73,6 +92,12 @@ static tg_status add_byte_fallback(tg_tok_build *b, const json_t *part, const tg
     for (int32_t i = 0; i < b->n_entries; i++) {
         tg_tok_entry *x = &b->entries[i];
         int byte = x->is_present ? tg_tok_parse_byte(x->piece) : -1;
+        for (int k = 0; k < 3; k++)
+            if (x->ends[k].ptr && (byte >= 0 || tg_tok_parse_byte(x->ends[k]) >= 0))
+                return tg_fail(e, TG_E_UNSUPPORTED,
+                               "%s makes a byte of token '%.*s' at an end of the text only, which "
+                               "is not built",
+                               at->path, (int)TG_MIN(x->text.len, (size_t)80), x->text.ptr);
         if (byte < 0) {
             x->flags &= (uint16_t)~TG_TOKEN_BYTE;
             continue;
@@ -99,24 +124,30 @@ typedef struct replacement {
     tg_str what, with;
 } replacement;
 
-static tg_str map_replace(tg_tok_build *b, tg_str piece, const void *context)
+static tg_str replace_all(tg_tok_build *b, tg_str text, tg_str what, tg_str with)
 {
-    const replacement *r = context;
     tg_buf out = {0};
     size_t n = 0;
-    for (size_t i = 0; i < piece.len;) {
-        if (tg_str_has_prefix((tg_str){piece.ptr + i, piece.len - i}, r->what)) {
-            tg_buf_add_str(&out, r->with);
-            i += r->what.len;
+    for (size_t i = 0; i < text.len;) {
+        if (tg_str_has_prefix((tg_str){text.ptr + i, text.len - i}, what)) {
+            tg_buf_add_str(&out, with);
+            i += what.len;
             n++;
         } else {
-            tg_buf_add_byte(&out, piece.ptr[i++]);
+            tg_buf_add_byte(&out, text.ptr[i++]);
         }
     }
-    tg_str s = n ? tg_tok_build_copy(b, tg_buf_str(&out)) : piece;
+    tg_str s = n ? tg_tok_build_copy(b, tg_buf_str(&out)) : text;
     if (out.is_failed) s.ptr = NULL;
     tg_buf_deinit(&out);
     return s;
+}
+
+static tg_str map_replace(tg_tok_build *b, tg_str piece, const void *context, int end)
+{
+    (void)end;
+    const replacement *r = context;
+    return replace_all(b, piece, r->what, r->with);
 }
 
 static tg_status add_replace(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
@@ -130,7 +161,7 @@ static tg_status add_replace(tg_tok_build *b, const json_t *part, const tg_tok_p
         return tg_fail(e, TG_E_UNSUPPORTED,
                        "%s replaces a pattern or nothing, which is not built in a decoder",
                        at->path);
-    return map_pieces(b, map_replace, &r, e);
+    return map_pieces(b, map_replace, &r, false, e);
 }
 
 typedef struct strip {
@@ -138,9 +169,10 @@ typedef struct strip {
     int64_t start, stop;
 } strip;
 
-static tg_str map_strip(tg_tok_build *b, tg_str piece, const void *context)
+static tg_str map_strip(tg_tok_build *b, tg_str piece, const void *context, int end)
 {
     (void)b;
+    (void)end;
     const strip *p = context;
     for (int64_t i = 0; i < p->start && tg_str_has_prefix(piece, p->text); i++)
         piece = (tg_str){piece.ptr + p->text.len, piece.len - p->text.len};
@@ -160,7 +192,7 @@ static tg_status add_strip(tg_tok_build *b, const json_t *part, const tg_tok_pla
     if (p.start < 0 || p.stop < 0 || p.start > MOST || p.stop > MOST)
         return tg_fail(e, TG_E_LIMIT, "%s strips fewer than 0 or more than %d characters", at->path,
                        MOST);
-    if (stage_of(b) == STAGE_TOKENS) return map_pieces(b, map_strip, &p, e);
+    if (stage_of(b) == STAGE_TOKENS) return map_pieces(b, map_strip, &p, false, e);
     if (stage_of(b) == STAGE_BYTES) return need_tokens(b, at, e);
     tg_tok_header *h = &b->h;
     if ((p.start && h->n_left) || (p.stop && h->n_right))
@@ -171,27 +203,138 @@ static tg_status add_strip(tg_tok_build *b, const json_t *part, const tg_tok_pla
     return TG_OK;
 }
 
+/* ---- decoders that look at a token's place */
+
+/* CTC leaves out tokens, after which nobody here knows which one is the first. */
+static tg_status need_places(const tg_tok_build *b, const tg_tok_place *at, tg_err *e)
+{
+    TG_TRY(need_tokens(b, at, e));
+    return b->h.flags & DECODER_FILTERED
+               ? tg_fail(e, TG_E_UNSUPPORTED, "%s stands behind CTC, where it is not built",
+                         at->path)
+               : TG_OK;
+}
+
+typedef struct metaspace {
+    tg_str mark;
+    bool drops_first;
+} metaspace;
+
 /* Marks become blanks, but in the first token they vanish, unless texts get no mark in front. */
+static tg_str map_metaspace(tg_tok_build *b, tg_str piece, const void *context, int end)
+{
+    const metaspace *m = context;
+    bool drops = m->drops_first && (end & TG_TOK_AT_FIRST);
+    return replace_all(b, piece, m->mark, drops ? TG_STR("") : TG_STR(" "));
+}
+
 static tg_status add_metaspace(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
                                tg_err *e)
 {
-    replacement r = {.with = TG_STR(" ")};
+    metaspace m;
     tg_str scheme = TG_STR("always");
     bool adds = true;
     int32_t cp;
-    TG_TRY(tg_tok_part_char(part, "replacement", at, &r.what, &cp, e));
+    TG_TRY(tg_tok_part_char(part, "replacement", at, &m.mark, &cp, e));
     TG_TRY(tg_json_get_str(part, "prepend_scheme", &scheme, NULL, at->path, e));
     TG_TRY(tg_json_get_bool(part, "add_prefix_space", &adds, NULL, at->path, e));
-    /* The first token is made anew from its key while decoding. */
-    if ((b->h.flags & (DECODER_BEGUN | DECODER_FUSED)) || (b->h.flags & TG_TOK_BYTE_LEVEL))
+    TG_TRY(need_places(b, at, e));
+    m.drops_first = adds && !tg_str_is(scheme, "never");
+    return map_pieces(b, map_metaspace, &m, m.drops_first, e);
+}
+
+/* What a tokenizer leaves of English: one after the other, over each token for itself. */
+static tg_str clean_up(tg_tok_build *b, tg_str s)
+{
+    static const char *const pairs[][2] = {
+        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+    };
+    for (size_t i = 0; i < TG_COUNT(pairs) && s.ptr; i++)
+        s = replace_all(b, s, tg_str_from_cstr(pairs[i][0]), tg_str_from_cstr(pairs[i][1]));
+    return s;
+}
+
+typedef struct wordpiece {
+    tg_str prefix;
+    bool cleans;
+} wordpiece;
+
+static tg_str map_wordpiece(tg_tok_build *b, tg_str piece, const void *context, int end)
+{
+    const wordpiece *w = context;
+    if (end & TG_TOK_AT_FIRST) return w->cleans ? clean_up(b, piece) : piece;
+    if (tg_str_has_prefix(piece, w->prefix)) {
+        piece = (tg_str){piece.ptr + w->prefix.len, piece.len - w->prefix.len};
+    } else {
+        char *s = tg_arena_alloc(&b->arena, piece.len + 1);
+        if (!s) return (tg_str){NULL, 0};
+        s[0] = ' ';
+        if (piece.len) memcpy(s + 1, piece.ptr, piece.len);
+        piece = (tg_str){s, piece.len + 1};
+    }
+    return w->cleans ? clean_up(b, piece) : piece;
+}
+
+static tg_status add_wordpiece(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
+                               tg_err *e)
+{
+    wordpiece w = {TG_STR("##"), true};
+    TG_TRY(tg_json_get_str(part, "prefix", &w.prefix, NULL, at->path, e));
+    TG_TRY(tg_json_get_bool(part, "cleanup", &w.cleans, NULL, at->path, e));
+    TG_TRY(need_places(b, at, e));
+    return map_pieces(b, map_wordpiece, &w, true, e);
+}
+
+/* The mark of a word's end becomes a blank, and nothing behind the last word. */
+static tg_str map_bpe(tg_tok_build *b, tg_str piece, const void *context, int end)
+{
+    const tg_str *suffix = context;
+    return replace_all(b, piece, *suffix, end & TG_TOK_AT_LAST ? TG_STR("") : TG_STR(" "));
+}
+
+static tg_status add_bpe(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
+{
+    tg_str suffix = TG_STR("</w>");
+    TG_TRY(tg_json_get_str(part, "suffix", &suffix, NULL, at->path, e));
+    TG_TRY(need_places(b, at, e));
+    if (suffix.len == 0)
+        return tg_fail(e, TG_E_UNSUPPORTED, "%s.suffix is empty, which is not built", at->path);
+    return map_pieces(b, map_bpe, &suffix, true, e);
+}
+
+typedef struct ctc {
+    tg_str pad, delimiter;
+    bool cleans;
+} ctc;
+
+static tg_str map_ctc(tg_tok_build *b, tg_str piece, const void *context, int end)
+{
+    (void)end;
+    const ctc *c = context;
+    piece = replace_all(b, piece, c->pad, TG_STR(""));
+    if (!c->cleans || !piece.ptr) return piece;
+    piece = clean_up(b, piece);
+    return piece.ptr ? replace_all(b, piece, c->delimiter, TG_STR(" ")) : piece;
+}
+
+/* Repeated tokens are one. It sees spellings, so it must be the first decoder. */
+static tg_status add_ctc(tg_tok_build *b, const json_t *part, const tg_tok_place *at, tg_err *e)
+{
+    ctc c = {TG_STR("<pad>"), TG_STR("|"), true};
+    TG_TRY(tg_json_get_str(part, "pad_token", &c.pad, NULL, at->path, e));
+    TG_TRY(tg_json_get_str(part, "word_delimiter_token", &c.delimiter, NULL, at->path, e));
+    TG_TRY(tg_json_get_bool(part, "cleanup", &c.cleans, NULL, at->path, e));
+    if (b->h.flags & (DECODER_BEGUN | DECODER_FUSED))
         return tg_fail(e, TG_E_UNSUPPORTED, "%s is not the first decoder, where alone it is built",
                        at->path);
-    TG_TRY(map_pieces(b, map_replace, &r, e));
-    if (adds && !tg_str_is(scheme, "never")) {
-        b->h.flags |= TG_TOK_DROP_FIRST;
-        b->h.drop_cp = cp;
-    }
-    return TG_OK;
+    if (c.pad.len == 0 || c.delimiter.len == 0)
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "%s has an empty pad_token or word_delimiter_token, which is not built",
+                       at->path);
+    b->h.flags |= DECODER_FILTERED | TG_TOK_DROP_REPEATS;
+    return map_pieces(b, map_ctc, &c, false, e);
 }
 
 static tg_status add_decoders(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
@@ -207,6 +350,9 @@ static const tg_tok_part_row decoders[] = {
     {"Metaspace",
      add_metaspace,
      {"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}},
+    {"WordPiece", add_wordpiece, {"prefix", "cleanup"}},
+    {"BPEDecoder", add_bpe, {"suffix"}},
+    {"CTC", add_ctc, {"pad_token", "word_delimiter_token", "cleanup"}},
 };
 
 static tg_status add_decoders(tg_tok_build *b, const json_t *part, const tg_tok_place *at,
@@ -219,7 +365,7 @@ tg_status tg_tok_add_decoder(tg_tok_build *b, const json_t *part, const tg_tok_p
 {
     if (!part || json_is_null(part)) b->h.flags |= TG_TOK_JOIN_SPACES;
     tg_status s = tg_tok_part_add(b, part, at, decoders, TG_COUNT(decoders), e);
-    b->h.flags &= ~(uint32_t)(DECODER_FUSED | DECODER_BEGUN);
+    b->h.flags &= ~(uint32_t)(DECODER_FILTERED | DECODER_FUSED | DECODER_BEGUN);
     return s;
 }
 

@@ -42,13 +42,21 @@ static subject from_json(tg_str json, tg_str config)
     return s;
 }
 
+/* `config`, what stands in tokenizer_config.json, may be NULL. */
+static subject from_values(const json_t *v, const json_t *config)
+{
+    tg_buf text = {0}, more = {0};
+    assert_int_equal(tg_json_print(&text, v, 0, NULL), TG_OK);
+    if (config) assert_int_equal(tg_json_print(&more, config, 0, NULL), TG_OK);
+    subject s = from_json(tg_buf_str(&text), tg_buf_str(&more));
+    tg_buf_deinit(&text);
+    tg_buf_deinit(&more);
+    return s;
+}
+
 static subject from_value(const json_t *v)
 {
-    tg_buf text = {0};
-    assert_int_equal(tg_json_print(&text, v, 0, NULL), TG_OK);
-    subject s = from_json(tg_buf_str(&text), (tg_str){0});
-    tg_buf_deinit(&text);
-    return s;
+    return from_values(v, NULL);
 }
 
 static void close_subject(subject *s)
@@ -252,7 +260,7 @@ static void check_small(const char *path)
         json_int_t k = json_integer_value(json_object_get(tokenizer, "model"));
         json_object_set(tokenizer, "model",
                         json_array_get(json_object_get(all, "models"), (size_t)k));
-        subject s = from_value(tokenizer);
+        subject s = from_values(tokenizer, json_object_get(item, "config"));
         look_up_texts(item, json_object_get(all, "texts"));
         check_cases(name, s.t, item);
         close_subject(&s);
@@ -556,7 +564,14 @@ static void what_is_not_built_is_refused_by_its_name_and_place(void **state)
         {"pre_tokenizer",
          "{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},\"behavior\":\"Sideways\"}",
          {"pre_tokenizer.behavior", "Sideways"}},
-        {"decoder", "{\"type\":\"CTC\"}", {"decoder", "CTC"}},
+        {"decoder", "{\"type\":\"TTC\"}", {"decoder", "TTC"}},
+        {"decoder", "{\"type\":\"BPEDecoder\",\"suffix\":\"\"}", {"decoder.suffix"}},
+        {"decoder",
+         "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"CTC\"},{\"type\":\"WordPiece\"}]}",
+         {"decoder.decoders[1]", "CTC"}},
+        {"decoder",
+         "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"WordPiece\"},{\"type\":\"CTC\"}]}",
+         {"decoder.decoders[1]", "first"}},
         {"decoder",
          "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}]}",
          {"decoder.decoders[1]"}},
