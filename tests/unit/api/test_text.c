@@ -318,6 +318,68 @@ static void a_path_without_texts_is_said_to_be_one(void **state)
     assert_int_equal(tg_mem_n_alive(), alive);
 }
 
+/* Opens, reads, writes and renders; what became of it. */
+static tg_status use_everything(const char *path)
+{
+    static const char *const texts[] = {"one", "<|user|>two", ""};
+    static const size_t n_bytes[] = {3, 11, 0};
+    static const char messages[] = "[{\"role\": \"user\", \"content\": \"hi\"}]";
+    tg_tokenize_options o = {.has_ranges = true, .n_threads = 2};
+    tg_chat_options chat = {.tools = "[]", .kwargs = "{\"a\": 1}"};
+    tg_tokens tokens[3] = {0}, one = {0};
+    tg_text *t = NULL;
+    tg_detokenizer *d = NULL;
+    char *text = NULL, *whole = NULL, *spelling = NULL;
+    const char *piece;
+    size_t n;
+    tg_status s = tg_text_open(&t, path, NULL);
+    if (s == TG_OK) s = tg_text_tokenize(&one, t, texts[1], n_bytes[1], &o, NULL);
+    if (s == TG_OK) s = tg_text_tokenize_batch(tokens, t, texts, n_bytes, 3, &o, NULL);
+    if (s == TG_OK) s = tg_text_detokenize(&whole, &n, t, one.ids, one.n, false, NULL);
+    if (s == TG_OK) s = tg_text_print_token(&spelling, t, 279, NULL);
+    if (s == TG_OK) s = tg_detokenizer_new(&d, t, false, NULL);
+    for (int32_t i = 0; s == TG_OK && i < one.n; i++)
+        s = tg_detokenizer_push(&piece, &n, d, one.ids[i], NULL);
+    if (s == TG_OK) s = tg_detokenizer_flush(&piece, &n, d, NULL);
+    if (s == TG_OK) s = tg_text_render_chat(&text, &n, t, messages, &chat, NULL);
+    for (int i = 0; i < 3; i++)
+        tg_tokens_deinit(&tokens[i]);
+    tg_tokens_deinit(&one);
+    tg_detokenizer_free(d);
+    tg_free(text);
+    tg_free(whole);
+    tg_free(spelling);
+    tg_text_close(t);
+    return s;
+}
+
+/* Of this thread's; the batch's other thread is not refused any, and does its work. */
+static void refused_memory_is_an_error_wherever_it_happens(void **state)
+{
+    (void)state;
+    char dir[128];
+    tg_err e = {0};
+    snprintf(dir, sizeof dir, "%s/m.tg", make_folder());
+    if (tg_export(tiny, dir, NULL, &e) != TG_OK) fail_msg("%s", e.msg);
+    int64_t alive = tg_mem_n_alive();
+    const char *const paths[] = {dir, tiny};
+    for (size_t i = 0; i < TG_COUNT(paths); i++) {
+        /* A source is compiled, with thousands of allocations: some of them. */
+        int64_t stride = i == 0 ? 1 : 151, n = 0;
+        for (;; n += stride) {
+            tg_mem_fail_after(n);
+            tg_status s = use_everything(paths[i]);
+            tg_mem_fail_after(-1);
+            assert_int_equal(tg_mem_n_alive(), alive);
+            if (s == TG_OK) break;
+            assert_int_equal(s, TG_E_NOMEM);
+        }
+        assert_true(n > 20);
+    }
+    *strrchr(dir, '/') = 0;
+    remove_folder(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +392,7 @@ int main(void)
         cmocka_unit_test(a_chat_is_rendered_as_transformers_renders_it),
         cmocka_unit_test(what_is_no_conversation_is_refused_with_a_sentence),
         cmocka_unit_test(a_path_without_texts_is_said_to_be_one),
+        cmocka_unit_test(refused_memory_is_an_error_wherever_it_happens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
