@@ -71,6 +71,42 @@ cp out last
 tri tokenize "$TINY" -f many --lines
 check "the last of them too" is_same "$(tail -n 1 out)" "$(cat last)"
 
+# The hub's cache, and vocabularies in other files; ids of sentencepiece and tiktoken, from their goldens.
+hub=hub/models--org--name
+mkdir -p $hub/blobs $hub/refs $hub/snapshots/0123abcd
+cp "$TINY/tokenizer.json" $hub/blobs/t
+ln -s ../../blobs/t $hub/snapshots/0123abcd/tokenizer.json
+printf 0123abcd >$hub/refs/main
+tri tokenize $hub -p "$text"
+check "a folder of the hub's cache is read in place" is_same "$(cat out)" "$ids"
+rm $hub/blobs/t
+refuses "a download that did not finish" 1 "tokenizer\.json: is a link to a file that is not there" tokenize $hub -p hi
+golden=$ROOT/tests/golden/tokenizer
+cat >goldens.py <<'END'
+# goldens.py PROGRAM MODEL GOLDEN NAME: every text of one line that the golden has under that name.
+import json, subprocess, sys
+program, model, golden, name = sys.argv[1:]
+lists = json.load(open(golden))
+entry = next(m for k in lists for m in lists[k] if m["name"] == name)
+cases = [c for c in entry["cases"] if "\n" not in c["text"]]
+text = "".join(c["text"] + "\n" for c in cases)
+out = subprocess.run([program, "tokenize", model, "--lines", "--no-special"], input=text.encode(), stdout=-1)
+lines = out.stdout.decode().split("\n")[:-1]
+bad = [c["text"] for c, l in zip(cases, lines) if [int(i) for i in l.split()] != c["ids_literal"]]
+print(len(cases), "texts,", len(lines), "lines,", len(bad), "differ", bad[:2])
+sys.exit(bool(bad) or len(cases) < 100 or len(lines) != len(cases))
+END
+mkdir pieces ranks
+cp "$golden/sp-bytes.model" pieces/tokenizer.model
+cp "$golden/small.tiktoken" ranks/small.tiktoken
+echo '{"tokenizer_class": "QWenTokenizer"}' >ranks/tokenizer_config.json
+for model in pieces pieces/tokenizer.model; do
+    check "$model gives the ids of sentencepiece" python3 goldens.py "$TRIGRAPH" $model "$golden/sp.json" bytes
+done
+for model in ranks ranks/small.tiktoken; do
+    check "$model gives the ids of tiktoken" python3 goldens.py "$TRIGRAPH" $model "$golden/tiktoken.json" QWenTokenizer
+done
+
 refuses "--threads 0" 2 "--threads is 0" tokenize "$TINY" -p hi -t 0
 refuses "more threads than a batch takes" 1 "300 threads.* 256" tokenize "$TINY" -f lines --lines -t 300
 refuses "a folder without texts" 1 "bare: has neither a tokenizer nor a chat template" tokenize "$(mkdir -p bare && echo bare)" -p hi
