@@ -7,7 +7,8 @@
  *   jinja_op.c      operators, attributes, subscripts, slices
  *   jinja_eval.c    tree + context -> text: scopes, loops, macros, calls
  *   jinja_filter.c  filters and tests; jinja_seq.c those on sequences
- *   jinja_method.c  methods of strings, dicts and lists; jinja_format.c the two ways of formatting
+ *   jinja_method.c  methods of strings, dicts and lists; jinja_char.c those that go from character
+ *                   to character; jinja_format.c the two ways of formatting
  *   jinja_json.c    tojson; jinja_func.c global functions, strftime_now
  *
  * Errors inside a rendering are sticky: the first one stays in the run, every function then
@@ -15,6 +16,7 @@
 #ifndef TG_PROMPT_JINJA_H
 #define TG_PROMPT_JINJA_H
 
+#include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -96,9 +98,12 @@ typedef struct tg_jrange {
     int32_t n;
 } tg_jrange;
 
+/* The items are made at once. Where that failed, those before are there, and the error comes when
+ * the walk arrives at it: a template that does not get so far never sees it. */
 typedef struct tg_jonce {
     const tg_jlist *list;
     int32_t next;
+    const tg_err *error; /* NULL: none */
     const char *type_name;
 } tg_jonce;
 
@@ -146,7 +151,8 @@ typedef tg_jval tg_jfunc_fn(tg_jrun *r, tg_jval self, const tg_jargs *a);
 typedef struct tg_jfunc {
     const char *name;
     tg_jfunc_fn *fn;    /* NULL: known to the reference and refused here by name */
-    const char *params; /* "width first blank"; a trailing "*" takes the rest and all keywords */
+    const char *params; /* "width first blank"; a trailing "*" takes the rest and all keywords; with
+                           a "/" in front they have no names for callers */
     int32_t n_required;
     uint32_t kinds; /* methods: bit set of the kinds that have it */
 } tg_jfunc;
@@ -162,6 +168,7 @@ bool tg_jmethod_is_unsafe(uint8_t kind, tg_str name);
 
 /* Filters and tests over sequences, in jinja_seq.c; ends with a row without a name. */
 extern const tg_jfunc tg_jseq_filters[];
+extern const tg_jfunc tg_jchar_methods[]; /* of strings, in jinja_char.c; ends in the same way */
 extern const tg_jfunc tg_jloop_methods[];
 
 /* ---- tokens */
@@ -476,7 +483,13 @@ tg_jval tg_jstr_escape(tg_jrun *r, tg_jval v); /* HTML, as markup */
 
 /* ---- text (jinja_text.c) */
 
-typedef enum tg_jcase { TG_JCASE_UPPER, TG_JCASE_LOWER, TG_JCASE_TITLE } tg_jcase;
+typedef enum tg_jcase {
+    TG_JCASE_UPPER,
+    TG_JCASE_LOWER,
+    TG_JCASE_TITLE,
+    TG_JCASE_SWAP,
+    TG_JCASE_FOLD /* for comparing without case */
+} tg_jcase;
 /* Full case mapping of code points [0, len) bytes of s, as str.upper and str.lower do. */
 void tg_jcase_add(tg_buf *b, tg_str s, tg_jcase how);
 tg_jval tg_jstr_map_case(tg_jrun *r, tg_jval s, tg_jcase how);
@@ -485,6 +498,10 @@ tg_jval tg_jstr_strip(tg_jrun *r, tg_jval s, tg_jval chars, bool left, bool righ
 tg_jval tg_jstr_replace(tg_jrun *r, tg_jval s, tg_jval from, tg_jval to, int64_t max);
 tg_jval tg_jstr_split_lines(tg_jrun *r, tg_jval s, bool keep_ends);
 bool tg_jchar_is_printable(int32_t c);
+bool tg_jchar_is_upper(int32_t c); /* Unicode's properties, not the categories */
+bool tg_jchar_is_lower(int32_t c);
+bool tg_jchar_is_cased(int32_t c);
+int tg_jchar_digit(int32_t c);    /* value of a decimal digit of any script, or -1 */
 bool tg_jchar_is_word(int32_t c); /* \w of Python's regular expressions */
 /* str.islower, str.isupper: there is a cased letter, and none of the other case. */
 bool tg_jstr_is_cased_as(tg_jrun *r, tg_jval s, tg_jcase how);

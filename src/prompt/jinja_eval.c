@@ -302,6 +302,7 @@ static void eval_arguments(tg_jrun *r, const tg_jcall *c, tg_jargs *raw)
 static int find_param(const char *params, tg_str name)
 {
     int i = 0;
+    if (*params == '/') return -1;
     for (const char *p = params; *p; i++) {
         size_t n = strcspn(p, " ");
         if (*p != '*' && tg_str_is_equal((tg_str){p, n}, name)) return i;
@@ -873,7 +874,10 @@ static flow exec_node(tg_jrun *r, const tg_jnode *n)
     case TG_JN_FILTER_BLOCK:
         f = exec_captured(r, n->a, n->c, &v);
         if (f != FLOW_NEXT) return f;
-        v = tg_jval_to_str(r, v);
+        /* The reference joins what it writes without making text of it first. */
+        if (!tg_jrun_is_failed(r) && v.kind != TG_J_STR)
+            tg_jrun_raise(r, "a filter block gave a value of type '%s' and not text",
+                          tg_jkind_name(v));
         if (!tg_jrun_is_failed(r)) emit(r, tg_jval_str(v));
         break;
     case TG_JN_MACRO: bind(r, r->scope, n->symbol, new_macro(r, n)); break;

@@ -324,7 +324,8 @@ static tg_jval round_int(tg_jrun *r, int64_t v, int64_t n_digits)
 static tg_jval do_round(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     tg_str method = a->v[1].kind == TG_J_STR ? tg_jval_str(a->v[1]) : TG_STR("common");
-    if (is_given(a->v[0]) && !tg_jval_is_int(a->v[0]))
+    bool is_whole = a->v[0].kind == TG_J_NONE && tg_str_is(method, "common"); /* to an integer */
+    if (is_given(a->v[0]) && !tg_jval_is_int(a->v[0]) && !is_whole)
         return tg_jrun_raise(r, "the precision must be an integer");
     int64_t n = int_or(a->v[0], 0);
     bool is_ceil = tg_str_is(method, "ceil"), is_floor = tg_str_is(method, "floor");
@@ -333,6 +334,9 @@ static tg_jval do_round(tg_jrun *r, tg_jval v, const tg_jargs *a)
     if (v.kind == TG_J_UNDEFINED) return tg_jrun_raise_undefined(r, v);
     if (!tg_jval_is_number(v))
         return tg_jrun_raise(r, "type %s doesn't define __round__ method", tg_jkind_name(v));
+    if (is_whole && v.kind == TG_J_FLOAT)
+        return isfinite(v.u.f) ? float_to_int(r, nearbyint(v.u.f))
+                               : tg_jrun_raise(r, "cannot convert this float to integer");
     if (!is_ceil && !is_floor)
         return tg_jval_is_int(v) ? round_int(r, tg_jval_int(v), n)
                                  : tg_jfloat(round_float(v.u.f, n));
@@ -523,18 +527,24 @@ TG_TEST_COMPARE(test_gt, TG_JOP_GT)
 TG_TEST_COMPARE(test_ge, TG_JOP_GE)
 TG_TEST_COMPARE(test_in, TG_JOP_IN)
 
+/* Is there a filter, or a test, of this name? Asked of a table, so that lists are an error. */
+static bool is_key(tg_jrun *r, tg_jval v)
+{
+    if (tg_jval_is_hashable(v)) return v.kind == TG_J_STR;
+    tg_jrun_raise(r, "unhashable type: '%s'", tg_jkind_name(v));
+    return false;
+}
+
 static tg_jval test_filter(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
-    (void)r;
     (void)a;
-    return tg_jbool(v.kind == TG_J_STR && tg_jfilter_find(tg_jval_str(v)));
+    return tg_jbool(is_key(r, v) && tg_jfilter_find(tg_jval_str(v)));
 }
 
 static tg_jval test_test(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
-    (void)r;
     (void)a;
-    return tg_jbool(v.kind == TG_J_STR && tg_jtest_find(tg_jval_str(v)));
+    return tg_jbool(is_key(r, v) && tg_jtest_find(tg_jval_str(v)));
 }
 
 static const tg_jfunc tests[] = {

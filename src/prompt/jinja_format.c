@@ -47,13 +47,35 @@ static void add_padded(tg_jrun *r, tg_buf *b, const spec *s, tg_str head, tg_str
     add_fill(b, s, room - left);
 }
 
-/* Puts separators into the whole part of a number's digits. */
-static void group_digits(tg_buf *out, tg_str digits, char group, int every)
+/* A zero before the width pads between sign and digits. */
+static char number_align(const spec *s)
 {
-    size_t whole = 0;
-    while (whole < digits.len && digits.ptr[whole] != '.' && digits.ptr[whole] != 'e' &&
-           digits.ptr[whole] != '%')
-        whole++;
+    return s->align ? s->align : s->is_zero ? '=' : '>';
+}
+
+/* How many zeros in front of digits bring them, grouped, to a width. */
+static int64_t count_zeros(size_t whole, size_t rest, int every, int64_t width)
+{
+    int64_t n = 0;
+    for (; (int64_t)rest + (int64_t)whole + n + ((int64_t)whole + n - 1) / every < width; n++)
+        continue;
+    return n;
+}
+
+/* Puts separators into the first `whole` digits of a number; with zero padding, the zeros that
+ * bring it to the width are grouped too. */
+static void group_digits(tg_buf *out, tg_str digits, size_t whole, const spec *s, int every,
+                         size_t n_head)
+{
+    char group = s->group;
+    int64_t n_zeros = 0;
+    if (group && number_align(s) == '=' && tg_str_is(s->fill, "0"))
+        n_zeros = count_zeros(whole, digits.len - whole, every, s->width - (int64_t)n_head);
+    for (int64_t i = 0; i < n_zeros; i++) {
+        if (i > 0 && (n_zeros - i + (int64_t)whole) % every == 0) tg_buf_add_byte(out, group);
+        tg_buf_add_byte(out, '0');
+    }
+    if (n_zeros > 0 && whole % (size_t)every == 0) tg_buf_add_byte(out, group);
     for (size_t i = 0; i < digits.len; i++) {
         if (group && i > 0 && i < whole && (whole - i) % (size_t)every == 0)
             tg_buf_add_byte(out, group);
@@ -81,10 +103,45 @@ static void add_int(tg_jrun *r, tg_buf *b, const spec *s, int64_t v)
     tg_buf body = {0};
     for (int64_t i = n; i < s->precision; i++)
         tg_buf_add_byte(&body, '0');
-    group_digits(&body, (tg_str){digits + sizeof digits - n, (size_t)n}, s->group,
-                 base == 10 ? 3 : 4);
-    add_padded(r, b, s, tg_str_from_cstr(head), tg_buf_str(&body), s->align ? s->align : '>');
+    group_digits(&body, (tg_str){digits + sizeof digits - n, (size_t)n}, (size_t)n, s,
+                 base == 10 ? 3 : 4, strlen(head));
+    add_padded(r, b, s, tg_str_from_cstr(head), tg_buf_str(&body), number_align(s));
     tg_buf_deinit(&body);
+}
+
+/* C's printf knows every form but Python's own; 'n' is 'g' in a locale without separators. */
+static void print_float(char *text, size_t size, char type, bool is_alternate, int precision,
+                        double v)
+{
+    switch (type) {
+    case 'e': snprintf(text, size, is_alternate ? "%#.*e" : "%.*e", precision, v); break;
+    case 'E': snprintf(text, size, is_alternate ? "%#.*E" : "%.*E", precision, v); break;
+    case 'f':
+    case 'F':
+    case '%': snprintf(text, size, is_alternate ? "%#.*f" : "%.*f", precision, v); break;
+    case 'G': snprintf(text, size, is_alternate ? "%#.*G" : "%.*G", precision, v); break;
+    default: snprintf(text, size, is_alternate ? "%#.*g" : "%.*g", precision, v);
+    }
+}
+
+/* A precision without a letter: 'g', but a number always has a digit behind its point, and one with
+ * no place for it takes the exponent. */
+static void print_general(char *text, size_t size, bool is_alternate, int precision, double v)
+{
+    char digits[400];
+    snprintf(digits, sizeof digits, "%.*e", precision - 1, v);
+    bool is_full = atoi(strchr(digits, 'e') + 1) + 1 == precision;
+    print_float(text, size, is_full ? 'e' : 'g', is_alternate, is_full ? precision - 1 : precision,
+                v);
+    char *exponent = strchr(text, 'e'), *end = exponent ? exponent : text + strlen(text);
+    if (is_full && !is_alternate && strchr(text, '.')) { /* %e keeps zeros that %g drops */
+        char *keep = end;
+        while (keep[-1] == '0')
+            keep--;
+        if (keep[-1] == '.') keep--;
+        memmove(keep, end, strlen(end) + 1);
+    }
+    if (!strpbrk(text, ".e")) strncat(text, ".0", size - strlen(text) - 1);
 }
 
 static void add_float(tg_jrun *r, tg_buf *b, const spec *s, double v)
@@ -103,26 +160,26 @@ static void add_float(tg_jrun *r, tg_buf *b, const spec *s, double v)
         if (type == '%') tg_buf_add_byte(&digits, '%');
     } else if (type == 0 && s->precision < 0) {
         tg_jfloat_print(&digits, m);
-    } else {
-        const char *form = type == 'e'                                 ? "%.*e"
-                           : type == 'E'                               ? "%.*E"
-                           : type == 'f' || type == 'F' || type == '%' ? "%.*f"
-                           : type == 'G'                               ? "%.*G"
-                                                                       : "%.*g";
-        if (type == '%') m *= 100;
-        switch (form[3]) {
-        case 'e': snprintf(text, sizeof text, "%.*e", precision, m); break;
-        case 'E': snprintf(text, sizeof text, "%.*E", precision, m); break;
-        case 'f': snprintf(text, sizeof text, "%.*f", precision, m); break;
-        case 'G': snprintf(text, sizeof text, "%.*G", precision, m); break;
-        default: snprintf(text, sizeof text, "%.*g", precision, m);
+        const char *exponent = s->is_alternate ? strchr(tg_buf_cstr(&digits), 'e') : NULL;
+        if (exponent && !strchr(tg_buf_cstr(&digits), '.')) { /* "1e+16" is "1.e+16" */
+            tg_buf plain = digits;
+            size_t n = (size_t)(exponent - plain.ptr);
+            digits = (tg_buf){0};
+            tg_buf_add(&digits, plain.ptr, n);
+            tg_buf_add_byte(&digits, '.');
+            tg_buf_add(&digits, plain.ptr + n, plain.len - n);
+            tg_buf_deinit(&plain);
         }
+    } else {
+        if (type == '%') m *= 100;
+        print_float(text, sizeof text, type, s->is_alternate, precision, m);
+        if (type == 0) print_general(text, sizeof text, s->is_alternate, TG_MAX(precision, 1), m);
         tg_buf_add_cstr(&digits, text);
-        if (type == 0 && !strpbrk(text, ".e")) tg_buf_add_cstr(&digits, ".0");
         if (type == '%') tg_buf_add_byte(&digits, '%');
     }
-    group_digits(&body, tg_buf_str(&digits), s->group, 3);
-    add_padded(r, b, s, tg_str_from_cstr(head), tg_buf_str(&body), s->align ? s->align : '>');
+    group_digits(&body, tg_buf_str(&digits), strcspn(tg_buf_cstr(&digits), ".eE%"), s, 3,
+                 strlen(head));
+    add_padded(r, b, s, tg_str_from_cstr(head), tg_buf_str(&body), number_align(s));
     tg_buf_deinit(&digits);
     tg_buf_deinit(&body);
 }
@@ -145,6 +202,34 @@ static bool check_sizes(tg_jrun *r, const spec *s)
                  "%d and %d",
                  (long long)s->width, (long long)s->precision, MAX_WIDTH, MAX_PRECISION);
     return false;
+}
+
+/* str(v), repr(v) or ascii(v), by their letters. */
+static tg_jval convert(tg_jrun *r, tg_jval v, char how)
+{
+    tg_buf text = {0}, plain = {0};
+    if (how == 's')
+        tg_jval_print(r, &text, v);
+    else
+        tg_jval_print_repr(r, &text, v);
+    if (how != 'a') return tg_jstr_take(r, &text);
+    for (size_t i = 0; i < text.len;) {
+        int32_t c;
+        int n = tg_utf8_decode(text.ptr + i, text.len - i, &c);
+        if (n <= 0) break; /* strings are valid UTF-8 */
+        if (c < 0x80)
+            tg_buf_add_byte(&plain, (char)c);
+        else
+            tg_buf_printf(&plain,
+                          c < 0x100     ? "\\x%02x"
+                          : c < 0x10000 ? "\\u%04x"
+                                        : "\\U%08x",
+                          (unsigned int)c);
+        i += (size_t)n;
+    }
+    plain.is_failed |= text.is_failed;
+    tg_buf_deinit(&text);
+    return tg_jstr_take(r, &plain);
 }
 
 /* Digits at *p, or -1. */
@@ -241,6 +326,7 @@ static void add_char(percent *x, const spec *s, tg_jval v)
 static void add_directive(percent *x)
 {
     spec s = {.width = -1, .precision = -1};
+    const char *start = x->p;
     tg_jval v = {.kind = TG_J_MISSING};
     if (x->p < x->end && *x->p == '(') v = named_value(x);
     for (; x->p < x->end && *x->p && strchr("-+ #0", *x->p); x->p++) {
@@ -263,24 +349,20 @@ static void add_directive(percent *x)
         return;
     }
     s.type = *x->p++;
-    if (s.type == '%') {
+    if (s.type == '%' && x->p == start + 1) {
         tg_buf_add_byte(x->b, '%');
         return;
     }
-    if (!s.type || !strchr("srdiuoxXeEfFgGc", s.type)) {
+    if (!s.type || !strchr("asrdiuoxXeEfFgGc", s.type)) {
         tg_jrun_raise(x->r, "unsupported format character '%c'", s.type);
         return;
     }
     if (v.kind == TG_J_MISSING) v = next_value(x);
     if (tg_jrun_is_failed(x->r)) return;
-    if (s.type == 's' || s.type == 'r') {
-        tg_buf text = {0};
-        if (s.type == 's')
-            tg_jval_print(x->r, &text, v);
-        else
-            tg_jval_print_repr(x->r, &text, v);
-        add_text(x->r, x->b, &s, tg_jstr_take(x->r, &text), s.align ? s.align : '>');
+    if (strchr("asr", s.type)) {
+        add_text(x->r, x->b, &s, convert(x->r, v, s.type), s.align ? s.align : '>');
     } else if (s.type == 'c') {
+        s.precision = -1;
         add_char(x, &s, v);
     } else {
         if (s.is_zero && s.align != '<') {
@@ -321,7 +403,6 @@ tg_jval tg_jstr_percent(tg_jrun *r, tg_jval format, tg_jval value)
 
 typedef struct braces {
     tg_jrun *r;
-    tg_buf *b;
     const tg_jargs *a;
     int64_t n_auto; /* -1 once a number was written */
     bool is_manual;
@@ -335,6 +416,14 @@ static tg_jval positional(braces *x, int64_t i)
     return x->a->rest[i];
 }
 
+/* Digits and nothing else are a number. */
+static bool is_index(tg_str s, int64_t *out)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] < '0' || s.ptr[i] > '9') return false;
+    return s.len > 0 && tg_jparse_int(s, 10, out) == 0;
+}
+
 /* "name", "0" or "", then ".attribute" and "[key]". */
 static tg_jval find_field(braces *x, const char *p, const char *end)
 {
@@ -344,7 +433,9 @@ static tg_jval find_field(braces *x, const char *p, const char *end)
     tg_str name = {start, (size_t)(p - start)};
     int64_t i;
     tg_jval v = {.kind = TG_J_MISSING};
-    bool is_number = name.len > 0 && tg_jparse_int(name, 10, &i) == 0 && name.ptr[0] != '-';
+    bool is_number = is_index(name, &i);
+    if (name.len == 0 && p < end) /* the sandbox's formatter numbers only what is bare */
+        return tg_jrun_raise(x->r, "KeyError: ''");
     if (name.len == 0 || is_number) {
         if (name.len == 0 ? x->is_manual : x->n_auto > 0)
             return tg_jrun_raise(x->r, "cannot mix automatic and manual field numbering");
@@ -366,7 +457,7 @@ static tg_jval find_field(braces *x, const char *p, const char *end)
         if (part.len == 0) return tg_jrun_raise(x->r, "Empty attribute in format string");
         if (!is_key)
             v = tg_jval_get_attribute(x->r, v, part);
-        else if (part.ptr[0] != '-' && tg_jparse_int(part, 10, &i) == 0)
+        else if (is_index(part, &i))
             v = tg_jval_get_item(x->r, v, tg_jint(i));
         else
             v = tg_jval_get_item(x->r, v, tg_jstr(part));
@@ -392,10 +483,9 @@ static bool parse_spec(spec *s, const char *p, const char *end)
         s->is_alternate = true;
         p++;
     }
-    if (p < end && *p == '0') {
+    if (p < end && *p == '0' && !s->fill.len) {
         s->is_zero = true;
-        if (!s->fill.len) s->fill = TG_STR("0");
-        if (!s->align) s->align = '=';
+        s->fill = TG_STR("0");
         p++;
     }
     s->width = read_number(&p, end);
@@ -409,12 +499,22 @@ static bool parse_spec(spec *s, const char *p, const char *end)
     return p == end;
 }
 
-static void add_formatted(braces *x, tg_jval v, tg_str text)
+static void add_code_point(tg_jrun *r, tg_buf *b, const spec *s, int64_t c)
+{
+    char utf8[4];
+    int n = c >= 0 && c <= 0x10ffff ? tg_utf8_encode((int32_t)c, utf8) : 0;
+    if (n == 0)
+        tg_jrun_raise(r, "%lld is no character", (long long)c);
+    else
+        add_text(r, b, s, tg_jstr_copy(r, (tg_str){utf8, (size_t)n}), number_align(s));
+}
+
+static void add_formatted(braces *x, tg_buf *out, tg_jval v, tg_str text)
 {
     spec s;
     tg_jrun *r = x->r;
     if (text.len == 0) {
-        tg_jval_print(r, x->b, v);
+        tg_jval_print(r, out, v);
         return;
     }
     if (!parse_spec(&s, text.ptr, text.ptr + text.len)) {
@@ -422,20 +522,24 @@ static void add_formatted(braces *x, tg_jval v, tg_str text)
         return;
     }
     if (!check_sizes(r, &s)) return;
-    bool is_int_type = s.type && strchr("bdoxX", s.type),
-         is_float_type = s.type && strchr("eEfFgG%", s.type);
-    if (v.kind == TG_J_STR && (s.type == 0 || s.type == 's') && s.align != '=' && !s.sign) {
-        add_text(r, x->b, &s, v, s.align ? s.align : '<');
-    } else if (v.kind == TG_J_STR && s.is_zero && (s.type == 0 || s.type == 's')) {
-        add_text(r, x->b, &s, v, '<');
-    } else if (tg_jval_is_int(v) && (is_int_type || (s.type == 0 && v.kind == TG_J_INT)) &&
-               s.precision < 0) {
-        add_int(r, x->b, &s, tg_jval_int(v));
-    } else if (tg_jval_is_number(v) && (is_float_type || (s.type == 0 && v.kind == TG_J_FLOAT))) {
-        if (s.group && s.is_zero && s.width > 0)
-            tg_jrun_fail(r, TG_E_UNSUPPORTED, "zero padding with a group separator is not built");
-        else
-            add_float(r, x->b, &s, tg_jval_float(v));
+    bool is_int_type = s.type && strchr("bdoxXn", s.type),
+         is_float_type = s.type && strchr("eEfFgGn%", s.type);
+    bool is_grouped_wrongly =
+        s.group && s.type && strchr(s.group == ',' ? "boxXcns" : "cns", s.type);
+    if (v.kind == TG_J_STR && (s.type == 0 || s.type == 's') && s.align != '=' && !s.sign &&
+        !s.group && !s.is_alternate) {
+        add_text(r, out, &s, v, s.align ? s.align : '<');
+    } else if (is_grouped_wrongly) {
+        tg_jrun_raise(r, "Cannot specify '%c' with '%c'.", s.group, s.type);
+    } else if (tg_jval_is_int(v) && s.type == 'c' && s.precision < 0 && !s.sign &&
+               !s.is_alternate) {
+        add_code_point(r, out, &s, tg_jval_int(v));
+    } else if (tg_jval_is_int(v) && (is_int_type || s.type == 0) && s.precision < 0) {
+        if (s.type == 'n') s.type = 'd';
+        add_int(r, out, &s, tg_jval_int(v));
+    } else if (tg_jval_is_number(v) && (v.kind == TG_J_FLOAT || s.type != 'n') &&
+               (is_float_type || (s.type == 0 && v.kind == TG_J_FLOAT))) {
+        add_float(r, out, &s, tg_jval_float(v));
     } else if (tg_jval_is_number(v) || v.kind == TG_J_STR) {
         tg_jrun_raise(r, "the format '%.*s' does not fit an object of type '%s'",
                       (int)TG_MIN(text.len, 60u), text.ptr, tg_jkind_name(v));
@@ -444,69 +548,79 @@ static void add_formatted(braces *x, tg_jval v, tg_str text)
     }
 }
 
-/* "field!r:spec" between braces. */
-static void add_field(braces *x, const char *p, const char *end)
+static void format_into(braces *x, tg_buf *out, tg_str text, int depth);
+
+/* Behind the field's name: where the brackets and braces of its name end. */
+static const char *find_name_end(tg_jrun *r, const char *p, const char *end)
 {
-    const char *name_end = p;
-    int depth = 0;
-    for (; name_end < end; name_end++) {
-        depth += *name_end == '[' ? 1 : *name_end == ']' ? -1 : 0;
-        if (depth == 0 && (*name_end == '!' || *name_end == ':')) break;
-    }
-    tg_jval v = find_field(x, p, name_end);
-    if (tg_jrun_is_failed(x->r)) return;
-    p = name_end;
-    if (p < end && *p == '!') {
-        if (end - p < 2 || (p[1] != 'r' && p[1] != 's') || (end - p > 2 && p[2] != ':')) {
-            tg_jrun_raise(x->r, "unknown conversion in a format string");
-            return;
+    for (; p < end && !strchr("}:!", *p); p++) {
+        if (*p == '{') tg_jrun_raise(r, "unexpected '{' in field name");
+        if (*p == '[') { /* a key may hold anything but its bracket */
+            const char *close = memchr(p, ']', (size_t)(end - p));
+            if (!close) return end;
+            p = close;
         }
-        tg_buf text = {0};
-        if (p[1] == 's')
-            tg_jval_print(x->r, &text, v);
-        else
-            tg_jval_print_repr(x->r, &text, v);
-        v = tg_jstr_take(x->r, &text);
-        p += 2;
     }
-    tg_str text = {p, 0};
-    if (p < end && *p == ':') text = (tg_str){p + 1, (size_t)(end - p - 1)};
-    if (text.len && memchr(text.ptr, '{', text.len))
-        tg_jrun_fail(x->r, TG_E_UNSUPPORTED, "fields inside a format specifier are not built");
-    else
-        add_formatted(x, v, text);
+    return p;
+}
+
+/* "field!r:spec}" behind a brace; returns what follows it. */
+static const char *add_field(braces *x, tg_buf *out, const char *p, const char *end, int depth)
+{
+    tg_jrun *r = x->r;
+    const char *name_end = find_name_end(r, p, end), *close = name_end;
+    char how = 0;
+    if (close < end && *close == '!') {
+        how = close + 1 < end ? close[1] : 0;
+        close += 2;
+        if (!how || (close < end && *close != ':' && *close != '}'))
+            tg_jrun_raise(r, "expected ':' after conversion specifier");
+    }
+    const char *text = close < end && *close == ':' ? ++close : close;
+    for (int level = 0; close < end && (*close != '}' || level > 0); close++)
+        level += *close == '{' ? 1 : *close == '}' ? -1 : 0;
+    if (close >= end) tg_jrun_raise(r, "expected '}' before end of string");
+    if (tg_jrun_is_failed(r)) return end;
+    tg_jval v = find_field(x, p, name_end);
+    if (how && !strchr("asr", how)) tg_jrun_raise(r, "unknown conversion in a format string");
+    if (tg_jrun_is_failed(r)) return end;
+    if (how) v = convert(r, v, how);
+    tg_buf expanded = {0};
+    format_into(x, &expanded, (tg_str){text, (size_t)(close - text)}, depth - 1);
+    if (!tg_jrun_is_failed(r)) add_formatted(x, out, v, tg_buf_str(&expanded));
+    tg_buf_deinit(&expanded);
+    return close + 1;
+}
+
+/* A specifier may hold fields, and those specifiers none. */
+static void format_into(braces *x, tg_buf *out, tg_str text, int depth)
+{
+    tg_jrun *r = x->r;
+    const char *p = text.ptr, *end = p + text.len;
+    if (depth < 0 && text.len) tg_jrun_raise(r, "Max string recursion exceeded");
+    while (p < end && tg_jrun_pay(r, 1)) {
+        if (out->len > r->max_output)
+            tg_jrun_fail(r, TG_E_LIMIT, "a string exceeds the limit of %zu bytes", r->max_output);
+        bool is_double = p + 1 < end && p[1] == *p;
+        if ((*p == '{' || *p == '}') && is_double) {
+            tg_buf_add_byte(out, *p);
+            p += 2;
+        } else if (*p == '{') {
+            p = add_field(x, out, p + 1, end, depth);
+        } else if (*p == '}') {
+            tg_jrun_raise(r, "Single '}' encountered in format string");
+        } else {
+            tg_buf_add_byte(out, *p++);
+        }
+    }
 }
 
 tg_jval tg_jstr_format(tg_jrun *r, tg_jval format, const tg_jargs *a)
 {
     tg_buf b = {0};
-    braces x = {.r = r, .b = &b, .a = a};
+    braces x = {.r = r, .a = a};
     if (format.is_markup)
         return tg_jrun_fail(r, TG_E_UNSUPPORTED, "formatting an escaped string is not built");
-    const char *p = format.u.s, *end = p + format.len;
-    while (p < end && tg_jrun_pay(r, 1)) {
-        if (b.len > r->max_output)
-            tg_jrun_fail(r, TG_E_LIMIT, "a string exceeds the limit of %zu bytes", r->max_output);
-        if ((*p == '{' || *p == '}') && p + 1 < end && p[1] == *p) {
-            tg_buf_add_byte(&b, *p);
-            p += 2;
-        } else if (*p == '{') {
-            const char *close = p + 1;
-            for (int depth = 1; close < end; close++) {
-                depth += *close == '{' ? 1 : *close == '}' ? -1 : 0;
-                if (depth == 0) break;
-            }
-            if (close >= end) {
-                tg_jrun_raise(r, "expected '}' before end of string");
-                break;
-            }
-            add_field(&x, p + 1, close);
-            p = close + 1;
-        } else if (*p == '}') {
-            tg_jrun_raise(r, "Single '}' encountered in format string");
-        } else {
-            tg_buf_add_byte(&b, *p++);
-        }
-    }
+    format_into(&x, &b, tg_jval_str(format), 1);
     return tg_jstr_take(r, &b);
 }

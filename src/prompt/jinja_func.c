@@ -55,6 +55,8 @@ static void fill_dict(tg_jrun *r, tg_jdict *d, const tg_jargs *a)
         const tg_jdict *from = a->rest[0].u.dict;
         for (int32_t i = 0; i < from->n && !tg_jrun_is_failed(r); i++)
             tg_jdict_put(r, d, from->entries[i].key, from->entries[i].value);
+    } else if (a->n_rest && a->rest[0].kind == TG_J_UNDEFINED) {
+        tg_jrun_raise_undefined(r, a->rest[0]);
     } else if (a->n_rest && tg_jwalk_begin(r, &w, a->rest[0])) {
         while (tg_jwalk_next(r, &w, &item)) {
             tg_jval pair = tg_jval_to_list(r, item, TG_J_LIST);
@@ -223,7 +225,8 @@ tg_jval tg_jclock_print(tg_jrun *r, tg_str format)
         bool is_plain = i + 2 < format.len && format.ptr[i + 1] == '-'; /* %-d: no padding */
         char c = i + 1 + is_plain < format.len ? format.ptr[i + 1 + is_plain] : 0;
         size_t start = b.len;
-        if (!c || !print_directive(&b, &t, c)) {
+        bool is_odd = is_plain && strchr("%fzZ", c); /* the reference takes these apart */
+        if (!c || is_odd || !print_directive(&b, &t, c)) {
             tg_jrun_fail(r, TG_E_UNSUPPORTED, "the time format '%%%c' is not built", c ? c : ' ');
             break;
         }

@@ -149,7 +149,11 @@ static void move_to(lexer *x, size_t pos)
 
 static tg_status skip_comment(lexer *x, size_t open)
 {
-    for (size_t i = open + 2 + (sign_at(x->src, open + 2) ? 1 : 0); i < x->src.len; i++) {
+    size_t begin = open + 2 + (sign_at(x->src, open + 2) ? 1 : 0);
+    /* The reference looks no further when nothing follows, here and behind {% raw %}. */
+    if (begin == x->src.len) move_to(x, begin);
+    if (begin == x->src.len) return TG_OK;
+    for (size_t i = begin; i < x->src.len; i++) {
         size_t end = end_tag_at(x->src, i, "#}");
         if (end) {
             move_to(x, end);
@@ -172,6 +176,7 @@ static size_t raw_begin_at(tg_str s, size_t open)
 static tg_status lex_raw(lexer *x, size_t open, size_t begin)
 {
     move_to(x, begin);
+    if (begin == x->src.len) return TG_OK;
     for (size_t i = begin; i < x->src.len; i++) {
         if (!is_at(x->src, i, "{%")) continue;
         char sign = sign_at(x->src, i + 2);

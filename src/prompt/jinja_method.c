@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <utf8proc.h>
 
 static bool is_given(tg_jval v)
 {
@@ -338,6 +337,9 @@ static tg_jval str_rsplit(tg_jrun *r, tg_jval s, const tg_jargs *a)
 
 static tg_jval str_splitlines(tg_jrun *r, tg_jval s, const tg_jargs *a)
 {
+    if (a->v[0].kind != TG_J_MISSING && !tg_jval_is_int(a->v[0]))
+        return tg_jrun_raise(r, "'%s' object cannot be interpreted as an integer",
+                             tg_jkind_name(a->v[0]));
     return tg_jstr_split_lines(r, s, tg_jval_is_true(r, a->v[0]));
 }
 
@@ -465,118 +467,6 @@ static tg_jval str_zfill(tg_jrun *r, tg_jval s, const tg_jargs *a)
     return tg_jrun_is_failed(r) ? v : tg_jstr_concat(r, sign, v);
 }
 
-/* ---- questions about characters */
-
-typedef bool char_fn(int32_t c, utf8proc_category_t k);
-
-static bool is_digit_char(int32_t c, utf8proc_category_t k)
-{
-    /* Superscripts and circled digits are digits too, but no decimals. */
-    return k == UTF8PROC_CATEGORY_ND || c == 0xb2 || c == 0xb3 || c == 0xb9 ||
-           (c >= 0x2070 && c <= 0x2089 && k == UTF8PROC_CATEGORY_NO) ||
-           (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247c) ||
-           (c >= 0x2488 && c <= 0x2490) || c == 0x24ea || (c >= 0x24f5 && c <= 0x24fd) ||
-           c == 0x24ff;
-}
-
-static bool is_decimal_char(int32_t c, utf8proc_category_t k)
-{
-    (void)c;
-    return k == UTF8PROC_CATEGORY_ND;
-}
-
-static bool is_alpha_char(int32_t c, utf8proc_category_t k)
-{
-    (void)c;
-    return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT ||
-           k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_LO;
-}
-
-static bool is_numeric_char(int32_t c, utf8proc_category_t k)
-{
-    (void)c;
-    return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
-}
-
-static bool is_alnum_char(int32_t c, utf8proc_category_t k)
-{
-    return is_alpha_char(c, k) || is_numeric_char(c, k);
-}
-
-static bool is_space_char(int32_t c, utf8proc_category_t k)
-{
-    (void)k;
-    return tg_jchar_is_space(c);
-}
-
-/* Every character passes, and there is one. */
-static tg_jval are_all(tg_jrun *r, tg_jval s, char_fn *fn)
-{
-    tg_jrun_pay(r, s.len / 4);
-    for (uint32_t i = 0; i < s.len;) {
-        int32_t c = 0;
-        int n = tg_utf8_decode(s.u.s + i, s.len - i, &c);
-        if (!fn(c, utf8proc_category(c))) return tg_jbool(false);
-        i += (uint32_t)TG_MAX(n, 1);
-    }
-    return tg_jbool(s.len > 0);
-}
-
-static tg_jval str_isdigit(tg_jrun *r, tg_jval s, const tg_jargs *a)
-{
-    (void)a;
-    return are_all(r, s, is_digit_char);
-}
-
-static tg_jval str_isdecimal(tg_jrun *r, tg_jval s, const tg_jargs *a)
-{
-    (void)a;
-    return are_all(r, s, is_decimal_char);
-}
-
-static tg_jval str_isnumeric(tg_jrun *r, tg_jval s, const tg_jargs *a)
-{
-    (void)a;
-    return are_all(r, s, is_numeric_char);
-}
-
-static tg_jval str_isalpha(tg_jrun *r, tg_jval s, const tg_jargs *a)
-{
-    (void)a;
-    return are_all(r, s, is_alpha_char);
-}
-
-static tg_jval str_isalnum(tg_jrun *r, tg_jval s, const tg_jargs *a)
-{
-    (void)a;
-    return are_all(r, s, is_alnum_char);
-}
-
-static tg_jval str_isspace(tg_jrun *r, tg_jval s, const tg_jargs *a)
-{
-    (void)a;
-    return are_all(r, s, is_space_char);
-}
-
-static tg_jval str_isascii(tg_jrun *r, tg_jval s, const tg_jargs *a)
-{
-    (void)r;
-    (void)a;
-    return tg_jbool(s.is_ascii);
-}
-
-static tg_jval str_islower(tg_jrun *r, tg_jval s, const tg_jargs *a)
-{
-    (void)a;
-    return tg_jbool(tg_jstr_is_cased_as(r, s, TG_JCASE_LOWER));
-}
-
-static tg_jval str_isupper(tg_jrun *r, tg_jval s, const tg_jargs *a)
-{
-    (void)a;
-    return tg_jbool(tg_jstr_is_cased_as(r, s, TG_JCASE_UPPER));
-}
-
 /* ---- dictionaries */
 
 static tg_jval new_view(tg_jrun *r, tg_jval d, tg_jview_kind what)
@@ -610,6 +500,19 @@ static tg_jval dict_get(tg_jrun *r, tg_jval d, const tg_jargs *a)
     const tg_jval *v = tg_jdict_find(r, d.u.dict, a->v[0]);
     if (v) return *v;
     return a->v[1].kind == TG_J_MISSING ? tg_jnone() : a->v[1];
+}
+
+/* "iterable value" */
+static tg_jval dict_fromkeys(tg_jrun *r, tg_jval d, const tg_jargs *a)
+{
+    tg_jwalk w;
+    tg_jval key, out = tg_jdict_new(r, 0);
+    (void)d;
+    if (a->v[0].kind == TG_J_NONE) return tg_jrun_raise(r, "'NoneType' object is not iterable");
+    if (tg_jrun_is_failed(r) || !tg_jwalk_begin(r, &w, a->v[0])) return out;
+    while (tg_jwalk_next(r, &w, &key))
+        tg_jdict_put(r, out.u.dict, key, a->v[1].kind == TG_J_MISSING ? tg_jnone() : a->v[1]);
+    return out;
 }
 
 static tg_jval dict_copy(tg_jrun *r, tg_jval d, const tg_jargs *a)
@@ -648,6 +551,62 @@ static tg_jval list_copy(tg_jrun *r, tg_jval l, const tg_jargs *a)
     return l;
 }
 
+/* Counted on the distance from zero, as in Python. */
+static uint64_t magnitude(tg_jval v)
+{
+    int64_t i = tg_jval_int(v);
+    return i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
+}
+
+static tg_jval int_bit_count(tg_jrun *r, tg_jval v, const tg_jargs *a)
+{
+    int64_t n = 0;
+    (void)r;
+    (void)a;
+    for (uint64_t m = magnitude(v); m; m &= m - 1)
+        n++;
+    return tg_jint(n);
+}
+
+static tg_jval int_bit_length(tg_jrun *r, tg_jval v, const tg_jargs *a)
+{
+    int64_t n = 0;
+    (void)r;
+    (void)a;
+    for (uint64_t m = magnitude(v); m; m >>= 1)
+        n++;
+    return tg_jint(n);
+}
+
+static tg_jval number_conjugate(tg_jrun *r, tg_jval v, const tg_jargs *a)
+{
+    (void)r;
+    (void)a;
+    return tg_jval_is_int(v) ? tg_jint(tg_jval_int(v)) : v;
+}
+
+/* The place of a value in a range, or -1. */
+static int64_t find_in_range(tg_jrun *r, tg_jval range, tg_jval value)
+{
+    tg_jwalk w;
+    tg_jval x;
+    int64_t i = 0;
+    for (tg_jwalk_begin(r, &w, range); tg_jwalk_next(r, &w, &x); i++)
+        if (tg_jval_is_equal(r, x, value)) return i;
+    return -1;
+}
+
+static tg_jval range_count(tg_jrun *r, tg_jval range, const tg_jargs *a)
+{
+    return tg_jint(find_in_range(r, range, a->v[0]) >= 0);
+}
+
+static tg_jval range_index(tg_jrun *r, tg_jval range, const tg_jargs *a)
+{
+    int64_t i = find_in_range(r, range, a->v[0]);
+    return i < 0 ? tg_jrun_raise(r, "the value is not in range") : tg_jint(i);
+}
+
 static tg_jval float_is_integer(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     (void)r;
@@ -665,92 +624,71 @@ enum {
     RANGE = TG_J_BIT(TG_J_RANGE),
     ITER = TG_J_BIT(TG_J_ITER),
     VIEW = TG_J_BIT(TG_J_VIEW),
+    DICT_CLASS = TG_J_BIT(TG_J_FUNC), /* find_attribute asks for dict alone */
 };
 
 static const tg_jfunc methods[] = {
     {"capitalize", str_capitalize, "", 0, STR},
-    {"casefold", NULL, "", 0, STR},
-    {"center", str_center, "width fillchar", 1, STR},
-    {"count", str_count, "sub start end", 1, STR},
+    {"center", str_center, "/width fillchar", 1, STR},
+    {"count", str_count, "/sub start end", 1, STR},
     {"encode", NULL, "*", 0, STR},
-    {"endswith", str_endswith, "suffix start end", 1, STR},
-    {"expandtabs", NULL, "tabsize", 0, STR},
-    {"find", str_find, "sub start end", 1, STR},
+    {"endswith", str_endswith, "/suffix start end", 1, STR},
+    {"find", str_find, "/sub start end", 1, STR},
     {"format", tg_jstr_format, "*", 0, STR},
     {"format_map", NULL, "mapping", 1, STR},
-    {"index", str_index, "sub start end", 1, STR},
-    {"isalnum", str_isalnum, "", 0, STR},
-    {"isalpha", str_isalpha, "", 0, STR},
-    {"isascii", str_isascii, "", 0, STR},
-    {"isdecimal", str_isdecimal, "", 0, STR},
-    {"isdigit", str_isdigit, "", 0, STR},
-    {"isidentifier", NULL, "", 0, STR},
-    {"islower", str_islower, "", 0, STR},
-    {"isnumeric", str_isnumeric, "", 0, STR},
-    {"isprintable", NULL, "", 0, STR},
-    {"isspace", str_isspace, "", 0, STR},
-    {"istitle", NULL, "", 0, STR},
-    {"isupper", str_isupper, "", 0, STR},
-    {"join", str_join, "iterable", 1, STR},
-    {"ljust", str_ljust, "width fillchar", 1, STR},
+    {"index", str_index, "/sub start end", 1, STR},
+    {"join", str_join, "/iterable", 1, STR},
+    {"ljust", str_ljust, "/width fillchar", 1, STR},
     {"lower", str_lower, "", 0, STR},
-    {"lstrip", str_lstrip, "chars", 0, STR},
+    {"lstrip", str_lstrip, "/chars", 0, STR},
     {"maketrans", NULL, "*", 0, STR},
-    {"partition", str_partition, "sep", 1, STR},
-    {"removeprefix", str_removeprefix, "prefix", 1, STR},
-    {"removesuffix", str_removesuffix, "suffix", 1, STR},
-    {"replace", str_replace, "old new count", 2, STR},
-    {"rfind", str_rfind, "sub start end", 1, STR},
-    {"rindex", str_rindex, "sub start end", 1, STR},
-    {"rjust", str_rjust, "width fillchar", 1, STR},
-    {"rpartition", str_rpartition, "sep", 1, STR},
+    {"partition", str_partition, "/sep", 1, STR},
+    {"removeprefix", str_removeprefix, "/prefix", 1, STR},
+    {"removesuffix", str_removesuffix, "/suffix", 1, STR},
+    {"replace", str_replace, "/old new count", 2, STR},
+    {"rfind", str_rfind, "/sub start end", 1, STR},
+    {"rindex", str_rindex, "/sub start end", 1, STR},
+    {"rjust", str_rjust, "/width fillchar", 1, STR},
+    {"rpartition", str_rpartition, "/sep", 1, STR},
     {"rsplit", str_rsplit, "sep maxsplit", 0, STR},
-    {"rstrip", str_rstrip, "chars", 0, STR},
+    {"rstrip", str_rstrip, "/chars", 0, STR},
     {"split", str_split, "sep maxsplit", 0, STR},
     {"splitlines", str_splitlines, "keepends", 0, STR},
-    {"startswith", str_startswith, "prefix start end", 1, STR},
-    {"strip", str_strip, "chars", 0, STR},
-    {"swapcase", NULL, "", 0, STR},
+    {"startswith", str_startswith, "/prefix start end", 1, STR},
+    {"strip", str_strip, "/chars", 0, STR},
     {"title", str_title, "", 0, STR},
-    {"translate", NULL, "table", 1, STR},
     {"upper", str_upper, "", 0, STR},
-    {"zfill", str_zfill, "width", 1, STR},
+    {"zfill", str_zfill, "/width", 1, STR},
 
     {"copy", dict_copy, "", 0, DICT},
-    {"fromkeys", NULL, "*", 0, DICT},
-    {"get", dict_get, "key default", 1, DICT},
+    {"fromkeys", dict_fromkeys, "/iterable value", 1, DICT | DICT_CLASS},
+    {"get", dict_get, "/key default", 1, DICT},
     {"items", dict_items, "", 0, DICT},
     {"keys", dict_keys, "", 0, DICT},
     {"values", dict_values, "", 0, DICT},
 
     {"copy", list_copy, "", 0, LIST},
-    {"count", list_count, "value", 1, SEQ},
-    {"index", list_index, "value start stop", 1, SEQ},
+    {"count", list_count, "/value", 1, SEQ},
+    {"index", list_index, "/value start stop", 1, SEQ},
 
     {"as_integer_ratio", NULL, "", 0, INT | FLOAT},
-    {"bit_count", NULL, "", 0, INT},
-    {"bit_length", NULL, "", 0, INT},
-    {"conjugate", NULL, "", 0, INT | FLOAT},
-    {"denominator", NULL, "", 0, INT},
+    {"bit_count", int_bit_count, "", 0, INT},
+    {"bit_length", int_bit_length, "", 0, INT},
+    {"conjugate", number_conjugate, "", 0, INT | FLOAT},
     {"from_bytes", NULL, "*", 0, INT},
     {"fromhex", NULL, "*", 0, FLOAT},
     {"hex", NULL, "", 0, FLOAT},
-    {"imag", NULL, "", 0, INT | FLOAT},
     {"is_integer", float_is_integer, "", 0, FLOAT},
-    {"numerator", NULL, "", 0, INT},
-    {"real", NULL, "", 0, INT | FLOAT},
     {"to_bytes", NULL, "*", 0, INT},
 
-    {"count", NULL, "value", 1, RANGE},
-    {"index", NULL, "value", 1, RANGE},
-    {"start", NULL, "", 0, RANGE},
-    {"step", NULL, "", 0, RANGE},
-    {"stop", NULL, "", 0, RANGE},
+    {"count", range_count, "/value", 1, RANGE},
+    {"index", range_index, "/value", 1, RANGE},
     {"close", NULL, "", 0, ITER},
     {"send", NULL, "*", 0, ITER},
     {"throw", NULL, "*", 0, ITER},
     {"isdisjoint", NULL, "other", 1, VIEW},
     {"mapping", NULL, "", 0, VIEW},
+    {0},
 };
 
 static const struct {
@@ -764,10 +702,10 @@ static const struct {
 
 const tg_jfunc *tg_jmethod_find(uint8_t kind, tg_str name)
 {
-    const tg_jfunc *rows = kind == TG_J_LOOP ? tg_jloop_methods : methods;
-    size_t n = kind == TG_J_LOOP ? 2 : TG_COUNT(methods);
-    for (size_t i = 0; i < n; i++)
-        if ((rows[i].kinds & TG_J_BIT(kind)) && tg_str_is(name, rows[i].name)) return &rows[i];
+    const tg_jfunc *const tables[] = {methods, tg_jchar_methods, tg_jloop_methods};
+    for (size_t t = 0; t < TG_COUNT(tables); t++)
+        for (const tg_jfunc *f = tables[t]; f->name; f++)
+            if ((f->kinds & TG_J_BIT(kind)) && tg_str_is(name, f->name)) return f;
     return NULL;
 }
 

@@ -277,6 +277,26 @@ static tg_jval macro_attribute(tg_jrun *r, tg_jval v, tg_str name)
     return (tg_jval){.kind = TG_J_MISSING};
 }
 
+/* Attributes that are values and no methods. */
+static tg_jval value_attribute(tg_jval v, tg_str name)
+{
+    bool is_int = tg_jval_is_int(v);
+    tg_jval self = is_int ? tg_jint(tg_jval_int(v)) : v;
+    if (v.kind == TG_J_RANGE) {
+        const tg_jrange *x = v.u.range;
+        if (tg_str_is(name, "start")) return tg_jint(x->start);
+        if (tg_str_is(name, "stop")) return tg_jint(x->stop);
+        if (tg_str_is(name, "step")) return tg_jint(x->step);
+    }
+    if (tg_jval_is_number(v)) {
+        if (tg_str_is(name, "real")) return self;
+        if (tg_str_is(name, "imag")) return is_int ? tg_jint(0) : tg_jfloat(0);
+        if (is_int && tg_str_is(name, "numerator")) return self;
+        if (is_int && tg_str_is(name, "denominator")) return tg_jint(1);
+    }
+    return (tg_jval){.kind = TG_J_MISSING};
+}
+
 /* getattr(v, name): MISSING when Python's object has no such attribute. */
 static tg_jval find_attribute(tg_jrun *r, tg_jval v, tg_str name)
 {
@@ -295,8 +315,10 @@ static tg_jval find_attribute(tg_jrun *r, tg_jval v, tg_str name)
         u.u.undef = x;
         return u;
     }
+    tg_jval value = value_attribute(v, name);
+    if (value.kind != TG_J_MISSING) return value;
     const tg_jfunc *f = tg_jmethod_find(v.kind, name);
-    if (!f) return missing;
+    if (!f || (v.kind == TG_J_FUNC && strcmp(v.u.func->name, "dict") != 0)) return missing;
     tg_jmethod *m = TG_JNEW(r, tg_jmethod);
     if (!m) return missing;
     *m = (tg_jmethod){.self = v, .func = f};
@@ -323,9 +345,17 @@ static tg_jval find_item(tg_jrun *r, tg_jval v, tg_jval key)
     return v.u.list->items[i];
 }
 
+/* Is it what the sandbox gave in place of something unsafe? */
+static bool is_hidden(tg_jval undefined)
+{
+    return undefined.u.undef && undefined.u.undef->is_unsafe;
+}
+
 tg_jval tg_jval_get_attribute(tg_jrun *r, tg_jval v, tg_str name)
 {
-    if (v.kind == TG_J_UNDEFINED) return tg_jrun_raise_undefined(r, v);
+    /* The undefined object has a class like any other, which the sandbox hides. */
+    if (v.kind == TG_J_UNDEFINED && !(tg_str_is(name, "__class__") && !is_hidden(v)))
+        return tg_jrun_raise_undefined(r, v);
     tg_jval x = find_attribute(r, v, name);
     if (x.kind == TG_J_MISSING) x = find_item(r, v, tg_jstr(name));
     return x.kind == TG_J_MISSING ? tg_jundefined(r, v.kind, tg_jstr(name)) : x;
@@ -359,14 +389,31 @@ static bool slice_bound(tg_jrun *r, tg_jval v, int64_t n, int64_t step, int64_t 
     return true;
 }
 
+enum { MAX_STEP = 1 << 20 };
+
+/* A range again, of the items at start, start + step, ... */
+static tg_jval slice_range(tg_jrun *r, const tg_jrange *of, int64_t start, int64_t stop,
+                           int64_t step)
+{
+    int64_t whole_step;
+    if (!tg_mul_i64(step, of->step, &whole_step)) return overflow(r);
+    tg_jrange *x = TG_JNEW(r, tg_jrange);
+    if (!x) return tg_jnone();
+    step = TG_MAX(TG_MIN(step, MAX_STEP), -MAX_STEP); /* for counting, beyond any range */
+    int64_t n = step > 0 ? (stop - start + step - 1) / step : (start - stop - step - 1) / -step;
+    *x = (tg_jrange){.start = of->start + start * of->step,
+                     .stop = of->start + stop * of->step,
+                     .step = whole_step,
+                     .n = (int32_t)TG_MAX(n, 0)};
+    return (tg_jval){.kind = TG_J_RANGE, .u.range = x};
+}
+
 tg_jval tg_jval_slice(tg_jrun *r, tg_jval v, const tg_jval parts[3])
 {
     if (tg_jrun_is_failed(r)) return tg_jnone();
     if (v.kind == TG_J_UNDEFINED) return tg_jrun_raise_undefined(r, v);
     if (v.kind == TG_J_DICT) return tg_jrun_raise(r, "unhashable type: 'slice'");
-    if (v.kind == TG_J_RANGE)
-        return tg_jrun_fail(r, TG_E_UNSUPPORTED, "slicing a range is not built; use |list first");
-    if (v.kind != TG_J_STR && v.kind != TG_J_LIST && v.kind != TG_J_TUPLE)
+    if (v.kind != TG_J_RANGE && v.kind != TG_J_STR && v.kind != TG_J_LIST && v.kind != TG_J_TUPLE)
         return tg_jrun_raise(r, "'%s' object is not subscriptable",
                              v.kind == TG_J_NONE ? "NoneType" : tg_jkind_name(v));
     int64_t n = tg_jval_len(r, v), step = 1, start, stop;
@@ -375,12 +422,13 @@ tg_jval tg_jval_slice(tg_jrun *r, tg_jval v, const tg_jval parts[3])
             return tg_jrun_raise(r, "slice indices must be integers or None");
         step = tg_jval_int(parts[2]);
         if (step == 0) return tg_jrun_raise(r, "slice step cannot be zero");
-        step = TG_MAX(TG_MIN(step, n + 1), -n - 1);
+        if (v.kind != TG_J_RANGE) step = TG_MAX(TG_MIN(step, n + 1), -n - 1);
     }
     if (!slice_bound(r, parts[0], n, step, step < 0 ? n - 1 : 0, &start) ||
         !slice_bound(r, parts[1], n, step, step < 0 ? -1 : n, &stop))
         return tg_jnone();
     if (v.kind == TG_J_STR && step == 1) return tg_jstr_cut(r, v, start, TG_MAX(stop, start));
+    if (v.kind == TG_J_RANGE) return slice_range(r, v.u.range, start, stop, step);
     bool is_str = v.kind == TG_J_STR;
     tg_jval all = is_str ? tg_jval_to_list(r, v, TG_J_LIST) : v;
     tg_jval list = tg_jlist_new(r, is_str ? (uint8_t)TG_J_LIST : v.kind, 0);

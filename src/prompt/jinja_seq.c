@@ -12,10 +12,20 @@ static bool is_given(tg_jval v)
     return v.kind != TG_J_MISSING && v.kind != TG_J_NONE;
 }
 
-/* Walks v and hands every item to `fn`; what it returns is added unless it is MISSING. */
+/* What a generator of the reference is: the items so far, and the error that ended them. */
 static tg_jval generator(tg_jrun *r, tg_jval list)
 {
-    return tg_jrun_is_failed(r) ? tg_jnone() : tg_jonce_new(r, list, "generator");
+    if (r->status != TG_E_ARGUMENT || list.kind != TG_J_LIST)
+        return tg_jrun_is_failed(r) ? tg_jnone() : tg_jonce_new(r, list, "generator");
+    tg_err error = *r->e;
+    *r->e = (tg_err){0};
+    r->status = TG_OK;
+    tg_err *kept = TG_JNEW(r, tg_err);
+    tg_jval v = tg_jonce_new(r, list, "generator");
+    if (!kept || v.kind != TG_J_ITER) return tg_jnone();
+    *kept = error;
+    v.u.once->error = kept;
+    return v;
 }
 
 static tg_jval all_items(tg_jrun *r, tg_jval v)
@@ -72,7 +82,9 @@ static tg_jval do_last(tg_jrun *r, tg_jval v, const tg_jargs *a)
     tg_jval list = all_items(r, v);
     if (tg_jrun_is_failed(r)) return list;
     if (list.u.list->n == 0) return tg_jundefined_hint(r, "No last item, sequence was empty.");
-    return list.u.list->items[list.u.list->n - 1];
+    tg_jval last = list.u.list->items[list.u.list->n - 1];
+    if (v.kind == TG_J_STR) last.is_markup = v.is_markup; /* reversed() goes by index */
+    return last;
 }
 
 static tg_jval best_of(tg_jrun *r, tg_jval v, const tg_jargs *a, bool is_max)
@@ -192,6 +204,15 @@ static tg_jval sort_key(tg_jrun *r, tg_jval item, tg_jval attribute, bool is_cas
     return key;
 }
 
+/* Python's sort takes an integer for `reverse`, and nothing else that is true. */
+static bool is_reversed(tg_jrun *r, tg_jval v)
+{
+    if (v.kind == TG_J_UNDEFINED) tg_jrun_raise_undefined(r, v);
+    if (v.kind != TG_J_MISSING && !tg_jval_is_int(v))
+        tg_jrun_raise(r, "'%s' object cannot be interpreted as an integer", tg_jkind_name(v));
+    return v.kind != TG_J_MISSING && tg_jval_is_true(r, v);
+}
+
 /* "reverse case_sensitive attribute" */
 static tg_jval do_sort(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
@@ -199,7 +220,7 @@ static tg_jval do_sort(tg_jrun *r, tg_jval v, const tg_jargs *a)
     for (int32_t i = 0; !tg_jrun_is_failed(r) && i < list.u.list->n; i++)
         tg_jlist_add(r, keys,
                      sort_key(r, list.u.list->items[i], a->v[2], tg_jval_is_true(r, a->v[1])));
-    return sort_by(r, list, keys, tg_jval_is_true(r, a->v[0]));
+    return sort_by(r, list, keys, is_reversed(r, a->v[0]));
 }
 
 static tg_jval sort_dict(tg_jrun *r, tg_jval v, bool is_cased, int32_t by, bool is_reverse)
@@ -230,7 +251,7 @@ static tg_jval do_dictsort(tg_jrun *r, tg_jval v, const tg_jargs *a)
     if (v.kind == TG_J_UNDEFINED) return tg_jrun_raise_undefined(r, v);
     if (v.kind != TG_J_DICT)
         return tg_jrun_raise(r, "'%s' object has no attribute 'items'", tg_jkind_name(v));
-    return sort_dict(r, v, tg_jval_is_true(r, a->v[0]), is_value, tg_jval_is_true(r, a->v[2]));
+    return sort_dict(r, v, tg_jval_is_true(r, a->v[0]), is_value, is_reversed(r, a->v[2]));
 }
 
 static tg_jval do_reverse(tg_jrun *r, tg_jval v, const tg_jargs *a)
@@ -246,9 +267,13 @@ static tg_jval do_reverse(tg_jrun *r, tg_jval v, const tg_jargs *a)
         else
             tg_jlist_add(r, out, list.u.list->items[i]);
     }
-    if (v.kind == TG_J_STR) return tg_jstr_take(r, &b);
+    if (v.kind == TG_J_STR) {
+        tg_jval text = tg_jstr_take(r, &b);
+        text.is_markup = v.is_markup;
+        return text;
+    }
     tg_buf_deinit(&b);
-    if (tg_jrun_is_failed(r) || v.kind == TG_J_ITER || v.kind == TG_J_UNDEFINED) return out;
+    if (tg_jrun_is_failed(r) || v.kind == TG_J_ITER) return out;
     return tg_jonce_new(r, out, v.kind == TG_J_LIST ? "list_reverseiterator" : "reversed");
 }
 
@@ -257,7 +282,7 @@ static tg_jval do_unique(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     tg_jwalk w;
     tg_jval item, seen = tg_jdict_new(r, 0), out = tg_jlist_new(r, TG_J_LIST, 0);
-    if (tg_jrun_is_failed(r) || !tg_jwalk_begin(r, &w, v)) return tg_jnone();
+    if (tg_jrun_is_failed(r) || !tg_jwalk_begin(r, &w, v)) return generator(r, out);
     while (tg_jwalk_next(r, &w, &item)) {
         tg_jval key = get_path(r, item, a->v[1], (tg_jval){.kind = TG_J_MISSING});
         if (!tg_jval_is_true(r, a->v[0])) key = ignore_case(r, key);
@@ -305,8 +330,8 @@ static tg_jval do_items(tg_jrun *r, tg_jval v, const tg_jargs *a)
     (void)a;
     tg_jval out = tg_jlist_new(r, TG_J_LIST, 0);
     if (v.kind == TG_J_UNDEFINED) return generator(r, out);
-    if (v.kind != TG_J_DICT) return tg_jrun_raise(r, "Can only get item pairs from a mapping.");
-    for (int32_t i = 0; i < v.u.dict->n && !tg_jrun_is_failed(r); i++)
+    if (v.kind != TG_J_DICT) tg_jrun_raise(r, "Can only get item pairs from a mapping.");
+    for (int32_t i = 0; !tg_jrun_is_failed(r) && i < v.u.dict->n; i++)
         tg_jlist_add(r, out, tg_jtuple2(r, v.u.dict->entries[i].key, v.u.dict->entries[i].value));
     return generator(r, out);
 }
@@ -321,6 +346,9 @@ static tg_jargs rest_after(const tg_jargs *a, int32_t n)
     return raw;
 }
 
+/* Ends a generator before its first item. */
+#define TG_STOP(r, out, ...) (tg_jrun_raise((r), __VA_ARGS__), generator((r), (out)))
+
 static tg_jval map_attribute(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     tg_jwalk w;
@@ -333,11 +361,11 @@ static tg_jval map_attribute(tg_jrun *r, tg_jval v, const tg_jargs *a)
         else if (tg_str_is(name, "default"))
             otherwise = a->kw[i];
         else
-            return tg_jrun_raise(r, "Unexpected keyword argument '%.*s'",
-                                 (int)TG_MIN(name.len, 60u), name.ptr);
+            return TG_STOP(r, out, "Unexpected keyword argument '%.*s'", (int)TG_MIN(name.len, 60u),
+                           name.ptr);
     }
-    if (path.kind == TG_J_MISSING) return tg_jrun_raise(r, "map requires a filter argument");
-    if (!tg_jwalk_begin(r, &w, v)) return tg_jnone();
+    if (path.kind == TG_J_MISSING) return TG_STOP(r, out, "map requires a filter argument");
+    if (!tg_jwalk_begin(r, &w, v)) return generator(r, out);
     while (tg_jwalk_next(r, &w, &item))
         tg_jlist_add(r, out, get_path(r, item, path, otherwise));
     return generator(r, out);
@@ -349,13 +377,13 @@ static tg_jval do_map(tg_jrun *r, tg_jval v, const tg_jargs *a)
     tg_jval item, out = tg_jlist_new(r, TG_J_LIST, 0);
     if (tg_jrun_is_failed(r) || !tg_jval_is_true(r, v)) return generator(r, out);
     if (a->n_rest == 0) return map_attribute(r, v, a);
-    if (a->rest[0].kind != TG_J_STR) return tg_jrun_raise(r, "map needs the name of a filter");
+    if (a->rest[0].kind != TG_J_STR) return TG_STOP(r, out, "map needs the name of a filter");
     const tg_jfunc *f = tg_jfilter_find(tg_jval_str(a->rest[0]));
     if (!f)
-        return tg_jrun_raise(r, "the filter '%.*s' does not exist",
-                             (int)TG_MIN(a->rest[0].len, 60u), a->rest[0].u.s);
+        return TG_STOP(r, out, "the filter '%.*s' does not exist", (int)TG_MIN(a->rest[0].len, 60u),
+                       a->rest[0].u.s);
     tg_jargs raw = rest_after(a, 1);
-    if (!tg_jwalk_begin(r, &w, v)) return tg_jnone();
+    if (!tg_jwalk_begin(r, &w, v)) return generator(r, out);
     while (tg_jwalk_next(r, &w, &item))
         tg_jlist_add(r, out, tg_jrun_apply(r, f, "filter", item, &raw));
     return generator(r, out);
@@ -369,19 +397,19 @@ static tg_jval choose(tg_jrun *r, tg_jval v, const tg_jargs *a, bool is_wanted, 
     int32_t n = by_attribute ? 1 : 0;
     const tg_jfunc *f = NULL;
     if (tg_jrun_is_failed(r) || !tg_jval_is_true(r, v)) return generator(r, out);
-    if (a->n_rest < n) return tg_jrun_raise(r, "Missing parameter for attribute name");
+    if (a->n_rest < n) return TG_STOP(r, out, "Missing parameter for attribute name");
     if (by_attribute) path = a->rest[0];
     tg_jargs raw = {.rest = NULL};
     if (a->n_rest > n) {
         tg_jval name = a->rest[n];
-        if (name.kind != TG_J_STR) return tg_jrun_raise(r, "expected the name of a test");
+        if (name.kind != TG_J_STR) return TG_STOP(r, out, "expected the name of a test");
         f = tg_jtest_find(tg_jval_str(name));
         if (!f)
-            return tg_jrun_raise(r, "the test '%.*s' does not exist", (int)TG_MIN(name.len, 60u),
-                                 name.u.s);
+            return TG_STOP(r, out, "the test '%.*s' does not exist", (int)TG_MIN(name.len, 60u),
+                           name.u.s);
         raw = rest_after(a, n + 1);
     }
-    if (!tg_jwalk_begin(r, &w, v)) return tg_jnone();
+    if (!tg_jwalk_begin(r, &w, v)) return generator(r, out);
     while (tg_jwalk_next(r, &w, &item)) {
         tg_jval x = get_path(r, item, path, (tg_jval){.kind = TG_J_MISSING});
         if (f) x = tg_jrun_apply(r, f, "test", x, &raw);
@@ -415,9 +443,9 @@ static tg_jval do_batch(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     tg_jwalk w;
     tg_jval item, out = tg_jlist_new(r, TG_J_LIST, 0), row = tg_jnone();
-    if (!tg_jval_is_int(a->v[0])) return tg_jrun_raise(r, "batch needs a number of items");
+    if (!tg_jval_is_int(a->v[0])) return TG_STOP(r, out, "batch needs a number of items");
     int64_t size = tg_jval_int(a->v[0]);
-    if (tg_jrun_is_failed(r) || !tg_jwalk_begin(r, &w, v)) return tg_jnone();
+    if (tg_jrun_is_failed(r) || !tg_jwalk_begin(r, &w, v)) return generator(r, out);
     while (tg_jwalk_next(r, &w, &item)) {
         if (row.kind != TG_J_LIST || row.u.list->n == size) {
             row = tg_jlist_new(r, TG_J_LIST, 0);
@@ -436,10 +464,10 @@ static tg_jval do_batch(tg_jrun *r, tg_jval v, const tg_jargs *a)
 static tg_jval do_slice(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     tg_jval list = all_items(r, v), out = tg_jlist_new(r, TG_J_LIST, 0);
-    if (!tg_jval_is_int(a->v[0])) return tg_jrun_raise(r, "slice needs a number of slices");
+    if (!tg_jval_is_int(a->v[0])) return TG_STOP(r, out, "slice needs a number of slices");
     int64_t n_slices = tg_jval_int(a->v[0]);
-    if (n_slices == 0) return tg_jrun_raise(r, "integer division or modulo by zero");
-    if (tg_jrun_is_failed(r)) return tg_jnone();
+    if (n_slices == 0) return TG_STOP(r, out, "integer division or modulo by zero");
+    if (tg_jrun_is_failed(r)) return generator(r, out);
     int64_t n = list.u.list->n, size = n / TG_MAX(n_slices, 1), n_longer = n - size * n_slices;
     int32_t at = 0;
     for (int64_t s = 0; s < n_slices && !tg_jrun_is_failed(r); s++) {

@@ -57,6 +57,14 @@ static void add_upper(tg_buf *b, int32_t c)
     tg_buf_add_utf8(b, upper);
 }
 
+static void add_folded(tg_buf *b, int32_t c)
+{
+    int32_t letters[4];
+    int n = fold(c, letters);
+    for (int i = 0; i < n; i++)
+        tg_buf_add_utf8(b, letters[i]);
+}
+
 static void add_title(tg_buf *b, int32_t c)
 {
     int32_t title = utf8proc_totitle(c), letters[4];
@@ -66,15 +74,13 @@ static void add_title(tg_buf *b, int32_t c)
         tg_buf_add_utf8(b, title);
         return;
     }
+    /* An iota becomes the one written below its letter; what follows an apostrophe is raised. */
+    enum { APOSTROPHE = 0x2bc, IOTA = 0x3b9, IOTA_BELOW = 0x345 };
     tg_buf_add_utf8(b, utf8proc_totitle(letters[0]));
     for (int i = 1; i < n; i++)
-        tg_buf_add_utf8(b, letters[i]);
-}
-
-static bool is_cased(int32_t c)
-{
-    utf8proc_category_t k = utf8proc_category(c);
-    return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT;
+        tg_buf_add_utf8(b, letters[i] == IOTA             ? IOTA_BELOW
+                           : letters[i - 1] == APOSTROPHE ? utf8proc_totitle(letters[i])
+                                                          : letters[i]);
 }
 
 /* Letters that final sigma's rule looks through: marks, formats, modifiers, quotes, dots. */
@@ -97,14 +103,14 @@ static bool is_final_sigma(tg_str s, size_t i)
         while (k > 0 && ((unsigned char)s.ptr[k] & 0xc0) == 0x80);
         if (!tg_utf8_decode(s.ptr + k, s.len - k, &c)) break;
         if (is_case_ignorable(c)) continue;
-        has_before = is_cased(c);
+        has_before = tg_jchar_is_cased(c);
         break;
     }
     if (!has_before) return false;
     for (size_t k = i + 2; k < s.len;) {
         int n = tg_utf8_decode(s.ptr + k, s.len - k, &c);
         if (n == 0) break;
-        if (!is_case_ignorable(c)) return !is_cased(c);
+        if (!is_case_ignorable(c)) return !tg_jchar_is_cased(c);
         k += (size_t)n;
     }
     return true;
@@ -115,8 +121,10 @@ void tg_jcase_add(tg_buf *b, tg_str s, tg_jcase how)
     bool is_inside = false; /* the letter before was cased: title case lowers this one */
     for (size_t i = 0; i < s.len;) {
         int32_t c;
-        bool is_lower = how == TG_JCASE_LOWER || (how == TG_JCASE_TITLE && is_inside);
         char ascii = s.ptr[i];
+        bool is_lower = how == TG_JCASE_LOWER || how == TG_JCASE_FOLD ||
+                        (how == TG_JCASE_TITLE && is_inside) ||
+                        (how == TG_JCASE_SWAP && ascii >= 'A' && ascii <= 'Z');
         if ((unsigned char)ascii < 0x80) {
             bool is_letter = (ascii | 32) >= 'a' && (ascii | 32) <= 'z';
             tg_buf_add_byte(b, (char)(!is_letter ? ascii : is_lower ? ascii | 32 : ascii & ~32));
@@ -126,17 +134,22 @@ void tg_jcase_add(tg_buf *b, tg_str s, tg_jcase how)
         }
         int n = tg_utf8_decode(s.ptr + i, s.len - i, &c);
         if (n == 0) break; /* strings are valid UTF-8 */
-        if (is_lower && c == 0x3a3)
+        is_lower |= how == TG_JCASE_SWAP && tg_jchar_is_upper(c);
+        if (how == TG_JCASE_FOLD)
+            add_folded(b, c);
+        else if (how == TG_JCASE_SWAP && !is_lower && !tg_jchar_is_lower(c))
+            tg_buf_add_utf8(b, c);
+        else if (is_lower && c == 0x3a3)
             tg_buf_add_utf8(b, is_final_sigma(s, i) ? 0x3c2 : 0x3c3);
         else if (is_lower && c == 0x130)
             tg_buf_add_cstr(b, "i\xcc\x87"); /* i and a dot above */
         else if (is_lower)
             tg_buf_add_utf8(b, utf8proc_tolower(c));
-        else if (how == TG_JCASE_UPPER)
+        else if (how == TG_JCASE_UPPER || how == TG_JCASE_SWAP)
             add_upper(b, c);
         else
             add_title(b, c);
-        is_inside = is_cased(c);
+        is_inside = tg_jchar_is_cased(c);
         i += (size_t)n;
     }
 }
@@ -179,9 +192,9 @@ bool tg_jstr_is_cased_as(tg_jrun *r, tg_jval s, tg_jcase how)
     for (uint32_t i = 0; i < s.len;) {
         int32_t c = 0;
         int n = tg_utf8_decode(s.u.s + i, s.len - i, &c);
-        utf8proc_category_t k = utf8proc_category(c);
-        bool is_upper = k == UTF8PROC_CATEGORY_LU, is_lower = k == UTF8PROC_CATEGORY_LL;
-        if (k == UTF8PROC_CATEGORY_LT || (how == TG_JCASE_LOWER ? is_upper : is_lower))
+        bool is_upper = tg_jchar_is_upper(c), is_lower = tg_jchar_is_lower(c);
+        if (utf8proc_category(c) == UTF8PROC_CATEGORY_LT ||
+            (how == TG_JCASE_LOWER ? is_upper : is_lower))
             return false;
         has_any |= is_upper || is_lower;
         i += (uint32_t)TG_MAX(n, 1);
@@ -318,6 +331,13 @@ tg_jval tg_jstr_split_lines(tg_jrun *r, tg_jval s, bool keep_ends)
 
 /* ---- numbers in text */
 
+static bool is_ascii(tg_str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if ((unsigned char)s.ptr[i] >= 0x80) return false;
+    return true;
+}
+
 static tg_str strip_space(tg_str s)
 {
     while (s.len) {
@@ -347,9 +367,31 @@ static int digit_value(char c)
     return 99;
 }
 
+enum { NUMBER_BYTES = 512 };
+
+/* Decimal digits of other scripts are written as ours, in `room`; text that would not fit is
+ * returned as it is, and is no number. */
+static tg_str to_own_digits(tg_str s, char room[NUMBER_BYTES])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s.len;) {
+        int32_t c;
+        int k = tg_utf8_decode(s.ptr + i, s.len - i, &c), digit = tg_jchar_digit(c);
+        if (k <= 0 || n + 4 > NUMBER_BYTES) return s;
+        if (digit >= 0)
+            room[n++] = (char)('0' + digit);
+        else
+            n += (size_t)tg_utf8_encode(c, room + n);
+        i += (size_t)k;
+    }
+    return (tg_str){room, n};
+}
+
 int tg_jparse_int(tg_str s, int64_t base, int64_t *out)
 {
+    char room[NUMBER_BYTES];
     s = strip_space(s);
+    if (!is_ascii(s)) s = to_own_digits(s, room);
     bool is_negative = s.len && s.ptr[0] == '-', is_big = false, may_underscore = false;
     size_t i = s.len && (s.ptr[0] == '-' || s.ptr[0] == '+') ? 1 : 0;
     if (i + 1 < s.len && s.ptr[i] == '0') {
@@ -398,9 +440,10 @@ static bool is_word(tg_str s, const char *word)
 
 bool tg_jparse_float(tg_str s, double *out)
 {
-    char digits[512];
+    char digits[NUMBER_BYTES], room[NUMBER_BYTES];
     size_t n = 0;
     s = strip_space(s);
+    if (!is_ascii(s)) s = to_own_digits(s, room);
     if (s.len == 0 || s.len >= sizeof digits) return false;
     tg_str word = s;
     bool is_negative = s.ptr[0] == '-';

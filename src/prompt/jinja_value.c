@@ -540,8 +540,17 @@ bool tg_jwalk_begin(tg_jrun *r, tg_jwalk *w, tg_jval v)
     return true;
 }
 
+/* The end of a generator, which may be an error. */
+static void end_once(tg_jrun *r, struct tg_jonce *once)
+{
+    if (!once->error || once->next < once->list->n || tg_jrun_is_failed(r)) return;
+    r->status = tg_fail(r->e, once->error->status, "%s", once->error->msg);
+    once->error = NULL;
+}
+
 bool tg_jwalk_next(tg_jrun *r, tg_jwalk *w, tg_jval *item)
 {
+    if (w->i >= w->n && w->v.kind == TG_J_ITER) end_once(r, w->v.u.once);
     if (w->i >= w->n || !tg_jrun_pay(r, 1)) return false;
     tg_jval v = w->v;
     int32_t i = w->i++;
@@ -550,8 +559,7 @@ bool tg_jwalk_next(tg_jrun *r, tg_jwalk *w, tg_jval *item)
         int n = 1;
         while (i + n < w->n && ((unsigned char)v.u.s[i + n] & 0xc0) == 0x80)
             n++;
-        *item = tg_jstr((tg_str){v.u.s + i, (size_t)n});
-        item->is_markup = v.is_markup;
+        *item = tg_jstr((tg_str){v.u.s + i, (size_t)n}); /* of markup too, as Python has it */
         w->i = i + n;
         return true;
     }
@@ -560,7 +568,10 @@ bool tg_jwalk_next(tg_jrun *r, tg_jwalk *w, tg_jval *item)
     case TG_J_DICT: *item = v.u.dict->entries[i].key; return true;
     case TG_J_RANGE: *item = tg_jint(v.u.range->start + i * v.u.range->step); return true;
     case TG_J_ITER:
-        if (v.u.once->next >= v.u.once->list->n) return false;
+        if (v.u.once->next >= v.u.once->list->n) {
+            end_once(r, v.u.once);
+            return false;
+        }
         *item = v.u.once->list->items[v.u.once->next++];
         return true;
     case TG_J_VIEW: {

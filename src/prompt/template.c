@@ -69,6 +69,7 @@ tg_status tg_template_render(const tg_template *t, const json_t *context,
                              const tg_template_options *o, tg_buf *out, tg_err *e)
 {
     static const tg_template_options defaults;
+    tg_err error = {0}; /* a generator may take an error back */
     if (!o) o = &defaults;
     if (context && !json_is_object(context))
         return tg_fail(e, TG_E_ARGUMENT, "the variables of a template must be a JSON object");
@@ -82,16 +83,16 @@ tg_status tg_template_render(const tg_template *t, const json_t *context,
         .max_memory = o->max_memory_bytes ? o->max_memory_bytes : DEFAULT_MEMORY_BYTES,
         .n_steps = o->max_steps ? o->max_steps : DEFAULT_STEPS,
         .n_depth = o->max_depth ? o->max_depth : DEFAULT_DEPTH,
-        .e = e,
+        .e = &error,
     };
     r.globals = TG_JARRAY(&r, tg_jval, t->n_symbols);
     r.root_scope = r.scope = TG_JNEW(&r, tg_jscope);
     if (r.status == TG_OK) tg_jrun_exec(&r, t->root);
-    if (r.status == TG_OK) r.status = tg_buf_check(out, e);
+    if (r.status == TG_OK) r.status = tg_buf_check(out, &error);
     if (r.status != TG_OK && out->len > r.out_start) {
         out->len = r.out_start;
         out->ptr[out->len] = 0;
     }
     tg_arena_deinit(&r.arena);
-    return r.status;
+    return r.status == TG_OK ? TG_OK : tg_fail(e, r.status, "%s", error.msg);
 }

@@ -170,7 +170,7 @@ class Maker:
             lambda: f"indent({self.pick('', '2', '2, true', '3, first=true, blank=true', chr(39) + '> ' + chr(39), 'width=1')})", lambda: "e", lambda: "escape", lambda: "safe", lambda: "forceescape",
             lambda: f"center({small()})", lambda: f"truncate({self.pick('5', '9', '3, true', '8, false, ' + chr(39) + '..' + chr(39), '6, leeway=0', '4, true, ' + chr(39) + chr(39) + ', 0')})",
             lambda: "reverse", lambda: "urlencode", lambda: f"format({self.expr(d)})", lambda: "tojson", lambda: "wordcount", lambda: "length",
-            lambda: f"wordwrap({self.pick('5', '9, false', '6, wrapstring=' + chr(39) + '|' + chr(39), '4, true, none, false')})", lambda: "striptags", lambda: "urlize", lambda: f"default({lit()})",
+            lambda: f"default({lit()})",
         ]
         methods = [
             lambda: "upper()", lambda: "lower()", lambda: "title()", lambda: "capitalize()", lambda: "swapcase()", lambda: "casefold()",
@@ -206,7 +206,7 @@ class Maker:
 
     def brace(self, d):
         r = self.rng
-        spec = r.choice(["", ":>6", ":<6", ":^7", ":*^7", ":05d", ":+d", ":x", ":,", ":_", ":.2f", ":e", ":%", ":.3", "!r", "!s", ":08.3f", ":g", ":b", ":#x", ":>8.2f", ":c", ":n", ":G", ":,.1f", "!a", ":=+6", ":s", ": d", ":06"])
+        spec = r.choice(["", ":>6", ":<6", ":^7", ":*^7", ":05d", ":+d", ":x", ":,", ":_", ":.2f", ":e", ":%", ":.3", "!r", "!s", ":08.3f", ":g", ":b", ":#x", ":>8.2f", ":c", ":n", ":G", ":,.1f", "!a", ":=+6", ":s", ":{a}", ":>{a}", "[0]", ".x", "!r:>9", ": d", ":06"])
         kind = self.pick("int", "float") if spec and spec[-1] in "dxfeg%b,_cnG" else r.choice(TYPES)
         return f"'{{{self.pick('', '0', 'a')}{spec}}}'.format({self.expr(d, kind)}, a={self.expr(d, kind)})"
 
