@@ -161,14 +161,27 @@ static tg_status survey_program(tg_survey *x, tg_export_config *config, tg_err *
     return note(x, s, &too_large, e);
 }
 
+/* Weights in a form that is not read leave the texts to be looked at; a broken file leaves
+ * nothing. */
+static tg_status open_surveyed(tg_survey *x, const char *path, bool *has_weights, tg_err *e)
+{
+    tg_err why = {0};
+    tg_status s = tg_checkpoint_open(&x->checkpoint, path, &why);
+    *has_weights = s == TG_OK;
+    if (s != TG_OK && s != TG_E_UNSUPPORTED) return tg_fail(e, s, "%s", why.msg);
+    TG_TRY(note(x, s, &why, e));
+    return s == TG_OK ? TG_OK : tg_checkpoint_open_texts(&x->checkpoint, path, e);
+}
+
 static tg_status survey(tg_survey *x, const char *path, const tg_export_options *o, tg_err *e)
 {
     tg_export_config config;
     tg_err why = {0};
+    bool has_weights;
     TG_TRY(tg_export_options_read(&config, o, e));
-    TG_TRY(tg_checkpoint_open(&x->checkpoint, path, e));
+    TG_TRY(open_surveyed(x, path, &has_weights, e));
     TG_TRY(survey_papers(x, e));
-    TG_TRY(note(x, tg_blueprint_open(&x->model, x->checkpoint, &why), &why, e));
+    if (has_weights) TG_TRY(note(x, tg_blueprint_open(&x->model, x->checkpoint, &why), &why, e));
     return x->model ? survey_program(x, &config, e) : TG_OK;
 }
 

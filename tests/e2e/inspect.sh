@@ -58,6 +58,11 @@ check "two things in the way are both said" is_same "$(grep -c '^in the way' out
 copy
 stands "a length beyond the model's" "max_length is 4096; it must be 1 to 256" --max-length 4096
 copy
+mv broken/model.safetensors broken/pytorch_model.bin
+stands "a pickle" "has weights only as pytorch_model\.bin"
+tri inspect broken
+check "its tokenizer is looked at all the same" grep -qx 'tokenizer     288 ids' out
+copy
 rm broken/model.safetensors
 refuses "a folder without weights" 1 "broken" inspect broken
 check "no artifact and no cache came of it" test -z "$(ls cache)"
