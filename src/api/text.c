@@ -407,7 +407,7 @@ static tg_status add_json(json_t *parts, const char *name, const char *text, tg_
 {
     json_t *v = NULL;
     if (!text) return TG_OK;
-    TG_TRY(tg_json_parse(&v, tg_str_from_cstr(text), name, e));
+    TG_TRY(tg_json_parse_exact(&v, tg_str_from_cstr(text), name, e));
     return json_object_set_new(parts, name, v) == 0 ? TG_OK : tg_fail_nomem(e, sizeof *v, name);
 }
 

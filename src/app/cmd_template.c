@@ -64,14 +64,20 @@ static void deinit_input(tg_conversation_input *x)
     json_decref(x->kwargs);
 }
 
+/* What messages call a file. */
+static const char *name_of(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
 static tg_status load_json(json_t **out, const char *path, tg_err *e)
 {
-    bool is_stdin = strcmp(path, "-") == 0;
-    const char *name = is_stdin ? "standard input" : path;
+    const char *name = name_of(path);
+    bool is_stdin = name != path;
     tg_buf text = {0};
     tg_status s = is_stdin ? tg_fd_load(&text, STDIN_FILENO, name, MAX_BYTES, e)
                            : tg_file_load(&text, path, MAX_BYTES, e);
-    if (s == TG_OK) s = tg_json_parse(out, tg_buf_str(&text), name, e);
+    if (s == TG_OK) s = tg_json_parse_exact(out, tg_buf_str(&text), name, e);
     tg_buf_deinit(&text);
     return s;
 }
@@ -123,7 +129,7 @@ static tg_status read_options(tg_conversation_input *x, const tg_args *a, tg_err
     }
     if (!a->is_set[TG_OPT_KWARGS]) return TG_OK;
     json_t *more = NULL;
-    TG_TRY(tg_json_parse(&more, tg_str_from_cstr(a->text[TG_OPT_KWARGS]), "--kwargs", e));
+    TG_TRY(tg_json_parse_exact(&more, tg_str_from_cstr(a->text[TG_OPT_KWARGS]), "--kwargs", e));
     if (json_is_object(more) && json_is_object(x->kwargs)) {
         json_object_update(x->kwargs, more);
         json_decref(more);
@@ -141,7 +147,7 @@ static tg_status read_input(tg_conversation_input *x, const tg_args *a, tg_err *
     TG_TRY(load_json(&all, path, e));
     tg_status s = TG_OK;
     if (json_is_object(all))
-        s = read_request(x, all, path, e);
+        s = read_request(x, all, name_of(path), e);
     else
         x->messages = json_incref(all);
     json_decref(all);

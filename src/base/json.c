@@ -57,12 +57,12 @@ static void add_with_large_reals(tg_buf *out, tg_str text)
     }
 }
 
-tg_status tg_json_parse(json_t **out, tg_str text, const char *name, tg_err *e)
+static tg_status parse(json_t **out, tg_str text, bool is_exact, const char *name, tg_err *e)
 {
     pthread_once(&once, use_our_memory);
     json_error_t err;
     *out = load(text, &err);
-    if (!*out && json_error_code(&err) == json_error_numeric_overflow) {
+    if (!*out && json_error_code(&err) == json_error_numeric_overflow && !is_exact) {
         tg_buf again = {0};
         add_with_large_reals(&again, text);
         is_refused = again.is_failed;
@@ -78,6 +78,16 @@ tg_status tg_json_parse(json_t **out, tg_str text, const char *name, tg_err *e)
                           err.line, err.column, tg_buf_cstr(&shown));
     tg_buf_deinit(&shown);
     return s;
+}
+
+tg_status tg_json_parse(json_t **out, tg_str text, const char *name, tg_err *e)
+{
+    return parse(out, text, false, name, e);
+}
+
+tg_status tg_json_parse_exact(json_t **out, tg_str text, const char *name, tg_err *e)
+{
+    return parse(out, text, true, name, e);
 }
 
 tg_status tg_json_load(json_t **out, const char *path, tg_err *e)

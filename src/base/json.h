@@ -14,6 +14,9 @@
 
 /* `name` is what messages call the text, usually a path. The caller owns *out (json_decref). */
 TG_MUST_USE tg_status tg_json_parse(json_t **out, tg_str text, const char *name, tg_err *e);
+/* The same for what will be printed again: an integer beyond 64 bits is an error, because it would
+ * come out as another number. */
+TG_MUST_USE tg_status tg_json_parse_exact(json_t **out, tg_str text, const char *name, tg_err *e);
 /* Loads and parses a file of at most 1 GiB. */
 TG_MUST_USE tg_status tg_json_load(json_t **out, const char *path, tg_err *e);
 

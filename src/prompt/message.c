@@ -144,7 +144,7 @@ static tg_status parse_arguments(json_t **out, const place *at, const json_t *ar
     tg_str text = {json_string_value(arguments), json_string_length(arguments)};
     tg_err why = {0};
     bool is_empty = text.len == 0;
-    tg_status s = tg_json_parse(out, is_empty ? TG_STR("{}") : text, "they", &why);
+    tg_status s = tg_json_parse_exact(out, is_empty ? TG_STR("{}") : text, "they", &why);
     if (s == TG_OK && json_is_object(*out)) return TG_OK;
     json_decref(*out);
     *out = NULL;

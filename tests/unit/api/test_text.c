@@ -267,6 +267,7 @@ static void what_is_no_conversation_is_refused_with_a_sentence(void **state)
         {"{}", {0}, "must be a list"},
         {"[", {0}, "messages"},
         {"", {0}, "messages"},
+        {"[{\"role\":\"user\",\"content\":18446744073709551616}]", {0}, "too big integer"},
         {"[{\"role\":\"user\",\"content\":\"a\"}]", {.tools = "{}"}, "tools"},
         {"[{\"role\":\"user\",\"content\":\"a\"}]", {.tools = "x"}, "tools"},
         {"[{\"role\":\"user\",\"content\":\"a\"}]", {.documents = "1"}, "documents"},
