@@ -58,6 +58,7 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
         .object = tg_rope_has_scaling(c) ? "rope_scaling" : "rope_parameters",
         .theta_key = "rope_theta",
         .theta_absent = absent->rope_theta,
+        .part_absent = absent->rotary_part,
     };
     TG_TRY(tg_rope_read_hf(&h->ropes[0], h, c, &rope, a, e));
     h->position_limit = h->max_positions;
@@ -93,6 +94,7 @@ tg_status tg_dense_read(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
 {
     bool is_gguf = tg_config_get_kind(c) == TG_CHECKPOINT_GGUF;
     TG_TRY(tg_hparams_read_rows(h, c, keys, TG_COUNT(keys), e));
+    if (h->head_dim == 0 && !is_gguf) h->head_dim = absent->head_dim;
     TG_TRY(tg_hparams_check_heads(h, c, e));
     TG_TRY(tg_hparams_read_eps(h, c, absent->norm_eps, e));
     TG_TRY(tg_hparams_read_vocab(h, c, ck, is_gguf ? 0 : absent->n_vocab, e));

@@ -12,6 +12,8 @@ typedef struct tg_dense {
     double rope_theta, norm_eps;
     int32_t max_positions; /* TG_KEY_NEEDED: the file must say */
     int32_t n_vocab;       /* likewise */
+    int32_t head_dim;      /* 0: width / heads */
+    double rotary_part;    /* of a head; 0: all */
     const char *act;
     bool is_tied;
 } tg_dense;

@@ -44,11 +44,12 @@ tg_status tg_hparams_read_numbers(tg_hparams *h, tg_config *c, const tg_number_r
     for (int32_t i = 0; i < n; i++) {
         const tg_number_row *r = &rows[i];
         const char *key = is_gguf(c) ? r->gguf : r->hf;
-        double value = r->absent;
+        double value = 0;
         bool is_present = false;
         if (key) TG_TRY(tg_config_get_f64(c, key, &value, &is_present, e));
-        /* Zero would silence a part of the model, and divide by it where it is a divisor. */
-        if (is_present && !(value > 0))
+        if (!is_present) continue;
+        /* Zero would silence a part of the model, or divide by it. */
+        if (!(value > 0))
             return tg_fail(e, TG_E_CORRUPT, "%s: %s is %g, but must be greater than 0.",
                            tg_config_get_file(c), key, value);
         float field = (float)(r->is_inverse ? 1 / value : value);

@@ -22,11 +22,10 @@ typedef struct tg_key_row {
 TG_MUST_USE tg_status tg_hparams_read_rows(tg_hparams *h, tg_config *c, const tg_key_row *rows,
                                            int32_t n, tg_err *e);
 
-/* A number above 0 for a float field; absent as above, but never needed. */
+/* A number above 0 for a float field, which stays as it was when the key is not there. */
 typedef struct tg_number_row {
-    const char *hf, *gguf;
+    const char *hf, *gguf; /* NULL: that format has no such key */
     size_t field;
-    double absent;   /* 0 where the model has no such thing */
     bool is_inverse; /* the field is 1 over the number */
 } tg_number_row;
 
@@ -66,6 +65,7 @@ typedef struct tg_rope_keys {
     const char *object;
     const char *theta_key;
     double theta_absent;
+    double part_absent; /* of a head that rotates; 0: all */
 } tg_rope_keys;
 
 TG_MUST_USE tg_status tg_rope_read_hf(tg_rope_spec *out, const tg_hparams *h, tg_config *c,

@@ -62,6 +62,7 @@ typedef struct tg_hparams {
     float attn_cap, logit_cap;         /* of scores and logits, after their scales */
     bool is_tied;
     bool is_layer_norm;               /* norms subtract the mean */
+    bool is_parallel;                 /* attention and feed-forward read the same norm */
     bool is_qk_norm_whole;            /* q and k are normed over all heads together */
     tg_rope_spec ropes[TG_MAX_ROPES]; /* 0: global, 1: of sliding layers where it differs */
     bool is_sliding[TG_MAX_LAYERS];

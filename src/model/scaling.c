@@ -48,6 +48,7 @@ static tg_status find_kind(tg_rope_kind *out, tg_config *c, const char *object, 
     /* "type" is the older spelling; a file with both means the newer. */
     TG_TRY(tg_config_get_str(c, make_key(key, object, "type"), &name, &is_old_present, e));
     TG_TRY(tg_config_get_str(c, make_key(key, object, "rope_type"), &name, &is_present, e));
+    if (tg_str_is(name, "su")) name = TG_STR("longrope"); /* its first name, in old Phi-3 files */
     for (int i = 0; i < TG_ROPE_KIND_COUNT; i++) {
         if (!tg_str_is(name, names[i])) continue;
         *out = (tg_rope_kind)i;
@@ -159,12 +160,12 @@ static tg_status read_llama3(tg_rope_spec *r, tg_config *c, const char *object, 
 
 /* The part of a head that rotates; where both places name one, the object wins. */
 static tg_status read_rotary_dim(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
-                                 const char *object, tg_err *e)
+                                 const tg_rope_keys *k, tg_err *e)
 {
-    double part = 1;
+    double part = k->part_absent > 0 ? k->part_absent : 1;
     bool is_present = false;
     TG_TRY(tg_config_get_f64(c, "partial_rotary_factor", &part, &is_present, e));
-    TG_TRY(get_number(c, object, "partial_rotary_factor", false, &part, e));
+    TG_TRY(get_number(c, k->object, "partial_rotary_factor", false, &part, e));
     if (!(part > 0 && part <= 1))
         return tg_fail(e, TG_E_CORRUPT, "%s: partial_rotary_factor is %g, but must be in (0, 1].",
                        tg_config_get_file(c), part);
@@ -203,7 +204,7 @@ tg_status tg_rope_read_hf(tg_rope_spec *r, const tg_hparams *h, tg_config *c, co
     if (k->theta_key) TG_TRY(tg_config_get_f64(c, k->theta_key, &r->theta, &is_present, e));
     TG_TRY(get_number(c, k->object, "rope_theta", false, &r->theta, e));
     TG_TRY(find_kind(&r->kind, c, k->object, e));
-    TG_TRY(read_rotary_dim(r, h, c, k->object, e));
+    TG_TRY(read_rotary_dim(r, h, c, k, e));
     switch (r->kind) {
     case TG_ROPE_PLAIN: break;
     case TG_ROPE_LINEAR: TG_TRY(get_positive(c, k->object, "factor", true, &r->factor, e)); break;
@@ -260,9 +261,11 @@ static tg_status read_divisors(const double **out, const tg_rope_spec *r, const 
 
 /* "none" and no type at all mean a plain table; ggml takes a missing type as linear with the factor
  * it finds, which is 1 when it finds none. */
-static tg_status find_gguf_kind(tg_rope_spec *r, tg_config *c, tg_err *e)
+static tg_status find_gguf_kind(tg_rope_spec *r, tg_config *c, const tg_checkpoint *ck, tg_err *e)
 {
-    tg_str name = TG_STR("linear");
+    /* Phi-3's files say longrope by the tensors alone. */
+    bool has_factors = tg_checkpoint_find_tensor(ck, TG_STR("rope_factors_long.weight"));
+    tg_str name = has_factors ? TG_STR("longrope") : TG_STR("linear");
     bool is_present = false;
     TG_TRY(tg_config_get_str(c, "*.rope.scaling.type", &name, &is_present, e));
     TG_TRY(tg_config_get_f64(c, "*.rope.scale_linear", &r->factor, &is_present, e));
@@ -333,7 +336,7 @@ tg_status tg_rope_read_gguf(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
                        "%s: rope.dimension_count is %d, but must be even and at most the head "
                        "size, %d.",
                        tg_config_get_file(c), r->rotary_dim, h->head_dim);
-    TG_TRY(find_gguf_kind(r, c, e));
+    TG_TRY(find_gguf_kind(r, c, ck, e));
     if (r->kind == TG_ROPE_YARN) TG_TRY(read_gguf_yarn(r, c, e));
     if (r->kind == TG_ROPE_LONGROPE) {
         TG_TRY(tg_config_get_f64(c, "*.rope.scaling.attn_factor", &r->attention_factor, &is_present,

@@ -6,7 +6,13 @@ config.json of its kind with other choices in it.
     gguf    llama.cpp's converter knows it
     old     config.json as transformers 4 wrote it
     seed    the first to try, where an earlier one gave no clear greedy choices
+    max_length  what it is exported for
+    become  for a model that transformers lacks: what makes another kind's files its own
 """
+
+import re
+
+import torch
 
 SIZES = dict(
     vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
@@ -15,14 +21,61 @@ SIZES = dict(
 )
 
 
-def row(model_type, gguf=True, old=False, seed=1, **config):
-    return dict(type=model_type, config=SIZES | config, gguf=gguf, old=old, seed=seed)
+def row(model_type, gguf=True, old=False, seed=1, become=None, max_length=256, **config):
+    return dict(type=model_type, config=SIZES | config, gguf=gguf, old=old, seed=seed,
+                become=become, max_length=max_length)
+
+
+class InternLM2:
+    """Llama's files under InternLM2's names; q, k and v in one tensor, group by group, as
+    modeling_internlm2.py (with the checkpoints) takes it apart."""
+
+    names = [
+        ("model.embed_tokens", "model.tok_embeddings"), ("lm_head", "output"),
+        ("self_attn.o_proj", "attention.wo"), ("self_attn.q_proj", "attention.wqkv"),
+        ("input_layernorm", "attention_norm"), ("post_attention_layernorm", "ffn_norm"),
+        ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"),
+        ("mlp.down_proj", "feed_forward.w2"),
+    ]
+
+    def rename(self, name):
+        for old, new in self.names:
+            name = name.replace(old, new)
+        return name
+
+    def change_config(self, config):
+        config["model_type"] = "internlm2"
+        config["architectures"] = ["InternLM2ForCausalLM"]
+        config["bias"] = False
+        for key in ("attention_bias", "mlp_bias", "head_dim"):
+            config.pop(key, None)
+
+    def change_tensors(self, tensors, config):
+        groups = config["num_key_value_heads"]
+        out = {}
+        for name, t in tensors.items():
+            if re.search("[kv]_proj", name):
+                continue
+            if "q_proj" in name:
+                parts = [tensors[name.replace("q_proj", f"{p}_proj")] for p in "qkv"]
+                rows = [p.reshape(groups, -1, p.shape[-1]) for p in parts]
+                t = torch.cat(rows, dim=1).reshape(-1, t.shape[-1])
+            out[self.rename(name)] = t.contiguous()
+        return out
 
 
 def rope(kind, theta=10000.0, **kw):
     return {"rope_type": kind, "rope_theta": theta} | kw
 
 
+SHORT = [1.0 + 0.1 * i for i in range(4)]
+LONG = [1.0 + 0.9 * i for i in range(4)]
+
+GEMMA_ROPES = {
+    "full_attention": rope("default", 1000000.0), "sliding_attention": rope("default", 10000.0),
+}
+
+# Windows of 16 are shorter than the longest text, of 72.
 CONFIGS = {
     "llama": {
         "plain": row("llama", head_dim=16),
@@ -31,5 +84,110 @@ CONFIGS = {
         "old": row("llama", old=True, num_key_value_heads=4, rope_parameters=rope(
             "llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
             original_max_position_embeddings=64)),
+    },
+    "mistral": {
+        "window": row("mistral", sliding_window=16, num_key_value_heads=1, gguf=False),
+        "none": row("mistral", sliding_window=None, head_dim=16, old=True),
+        "ministral": row("ministral", head_dim=8, sliding_window=16, num_hidden_layers=4, gguf=False,
+                         layer_types=["full_attention", "sliding_attention"] * 2),
+    },
+    "qwen2": {
+        "plain": row("qwen2"),
+        "tied": row("qwen2", tie_word_embeddings=True, num_key_value_heads=1, old=True,
+                    rope_parameters=rope("yarn", 1000000.0, factor=4.0,
+                                         original_max_position_embeddings=64)),
+        "window": row("qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=1,
+                      num_key_value_heads=4, gguf=False),
+    },
+    "qwen3": {
+        "plain": row("qwen3", head_dim=16, rope_parameters=rope("default", 1000000.0)),
+        "tied": row("qwen3", head_dim=8, tie_word_embeddings=True, old=True),
+        "window": row("qwen3", head_dim=16, attention_bias=True, num_key_value_heads=4,
+                      use_sliding_window=True, sliding_window=16, max_window_layers=1, gguf=False),
+    },
+    "phi3": {
+        "plain": row("phi3", sliding_window=None),
+        "window": row("phi3", sliding_window=16, num_key_value_heads=4, old=True, gguf=False),
+        "partial": row("phi3", num_attention_heads=2, tie_word_embeddings=True,
+                       rope_parameters=rope("default", partial_rotary_factor=0.5)),
+        # transformers takes the short factors up to the original length and the long ones, for all
+        # positions, beyond it; ours settles that by the length that is exported.
+        "short": row("phi3", max_length=128, original_max_position_embeddings=128,
+                     rope_parameters=rope("longrope", short_factor=SHORT, long_factor=LONG,
+                                          original_max_position_embeddings=128)),
+        "long": row("phi3", original_max_position_embeddings=4, old=True, rope_parameters=rope(
+            "longrope", short_factor=SHORT, long_factor=LONG,
+            original_max_position_embeddings=4)),
+    },
+    "granite": {
+        "plain": row("granite", embedding_multiplier=3.0, attention_multiplier=0.2,
+                     residual_multiplier=0.4, logits_scaling=0.5),
+        "tied": row("granite", tie_word_embeddings=True, embedding_multiplier=2.0,
+                    attention_multiplier=0.5, residual_multiplier=0.7, logits_scaling=0.25,
+                    old=True),
+        "bias": row("granite", attention_bias=True, mlp_bias=True, num_key_value_heads=4,
+                    attention_multiplier=0.3, gguf=False),
+    },
+    "smollm3": {
+        "plain": row("smollm3", num_hidden_layers=4, num_key_value_heads=1, intermediate_size=32,
+                     tie_word_embeddings=True),
+        "list": row("smollm3", no_rope_layers=[0, 1], gguf=False),
+        "window": row("smollm3", no_rope_layers=[1, 0], use_sliding_window=True,
+                      sliding_window=16, num_key_value_heads=4, gguf=False, old=True),
+    },
+    "gemma2": {
+        "plain": row("gemma2", head_dim=16, num_attention_heads=2, num_key_value_heads=1,
+                     intermediate_size=32, num_hidden_layers=3, sliding_window=16,
+                     query_pre_attn_scalar=16, attn_logit_softcapping=2.0,
+                     final_logit_softcapping=3.0, tie_word_embeddings=True),
+        "scalar": row("gemma2", head_dim=16, sliding_window=16, query_pre_attn_scalar=24,
+                      attn_logit_softcapping=1.0, final_logit_softcapping=None,
+                      tie_word_embeddings=True, gguf=False),
+        "types": row("gemma2", head_dim=8, num_key_value_heads=4, sliding_window=16,
+                     layer_types=["full_attention", "sliding_attention"],
+                     attn_logit_softcapping=None, final_logit_softcapping=5.0, gguf=False,
+                     old=True, tie_word_embeddings=True),
+    },
+    "gemma3": {
+        "plain": row("gemma3_text", head_dim=16, num_attention_heads=2, num_key_value_heads=1,
+                     intermediate_size=32, sliding_window=16, query_pre_attn_scalar=16,
+                     layer_types=["sliding_attention", "full_attention"], gguf=False,
+                     tie_word_embeddings=True, rope_parameters=GEMMA_ROPES),
+        "scalar": row("gemma3_text", head_dim=8, sliding_window=16, query_pre_attn_scalar=24,
+                      layer_types=["full_attention", "sliding_attention"], gguf=False,
+                      tie_word_embeddings=True, rope_parameters=GEMMA_ROPES),
+        "linear": row("gemma3_text", head_dim=16, num_key_value_heads=4, sliding_window=16,
+                      query_pre_attn_scalar=16, gguf=False, tie_word_embeddings=True,
+                      layer_types=["sliding_attention", "full_attention"],
+                      rope_parameters=GEMMA_ROPES | {
+                          "full_attention": rope("linear", 1000000.0, factor=8.0)}),
+    },
+    "olmo2": {
+        "plain": row("olmo2"),
+        "tied": row("olmo2", num_key_value_heads=4, tie_word_embeddings=True, old=True),
+        "yarn": row("olmo2", num_key_value_heads=1, rope_parameters=rope(
+            "yarn", 500000.0, factor=4.0, original_max_position_embeddings=64)),
+    },
+    "cohere": {
+        "plain": row("cohere", logit_scale=0.7, tie_word_embeddings=True),
+        "mha": row("cohere", num_key_value_heads=4, logit_scale=1.5, tie_word_embeddings=True,
+                   rope_parameters=rope("default", 4000000.0), old=True),
+        "bias": row("cohere", num_key_value_heads=1, attention_bias=True, logit_scale=1.0,
+                    tie_word_embeddings=True, gguf=False),
+    },
+    "stablelm": {
+        "plain": row("stablelm", num_attention_heads=2,
+                     rope_parameters=rope("default", partial_rotary_factor=0.25)),
+        "parallel": row("stablelm", num_attention_heads=2, num_key_value_heads=1,
+                        use_parallel_residual=True,
+                        rope_parameters=rope("default", partial_rotary_factor=0.5)),
+        "bias": row("stablelm", use_qkv_bias=True, num_key_value_heads=1, old=True,
+                    rope_parameters=rope("default", partial_rotary_factor=1.0)),
+    },
+    "internlm2": {
+        "plain": row("llama", become=InternLM2()),
+        "mqa": row("llama", num_key_value_heads=1, become=InternLM2(), old=True,
+                   rope_parameters=rope("dynamic", 1000000.0, factor=2.0)),
+        "mha": row("llama", num_key_value_heads=4, become=InternLM2(), gguf=False),
     },
 }

@@ -12,7 +12,7 @@
 
 #define BOUND 2e-3 /* of a logit, and of a value inside in units of its row's largest */
 
-enum { N_SEQUENCES = 4, MAX_IDS = 160, MAX_ROWS = 8, K = 4, MAX_LENGTH = 256, NAME_BYTES = 160 };
+enum { N_SEQUENCES = 4, MAX_IDS = 160, MAX_ROWS = 8, K = 4, NAME_BYTES = 160 };
 
 static char **given;
 static int32_t n_given;
@@ -30,7 +30,7 @@ typedef struct expected {
     tg_safetensors tensors;
     bool is_seen[1024]; /* a value inside that was compared */
     sequence sequences[N_SEQUENCES];
-    int32_t rows[MAX_ROWS], n_rows;
+    int32_t rows[MAX_ROWS], n_rows, max_length;
 } expected;
 
 /* A folder's model, exported. */
@@ -47,6 +47,7 @@ static void open_expected(expected *x, const char *folder)
     tg_err e = {0};
     *x = (expected){0};
     x->json = parity_load_json(tg_path_join(&path, folder, "expected.json"));
+    x->max_length = (int32_t)json_integer_value(json_object_get(x->json, "max_length"));
     x->n_rows = parity_get_ids(json_object_get(x->json, "rows"), x->rows, MAX_ROWS);
     const json_t *list = json_object_get(x->json, "sequences");
     assert_int_equal(json_array_size(list), N_SEQUENCES);
@@ -95,7 +96,7 @@ static void open_subject(subject *s, const char *source, const expected *want, i
 {
     static const int32_t buckets[] = {16, 128};
     tg_export_options o = {.batch = batch,
-                           .max_length = MAX_LENGTH,
+                           .max_length = want->max_length,
                            .context_buckets = buckets,
                            .n_context_buckets = 2,
                            .speculation = K,
@@ -348,13 +349,14 @@ static void show(void *context, const tg_cpu_result *r)
     char name[NAME_BYTES];
     tg_op op = (tg_op)r->instr->op;
     const tg_slot *slot = &tg_op_get(op)->slots[0];
+    int32_t role = r->instr->weights[0];
     if (op == TG_OP_EMBED) {
         name_layer(k, name, 0, "in");
         compare_stream(k, name, r);
         return;
     }
-    if (slot->name && r->instr->weights[0] != TG_W_EMBED) {
-        name_value(k, name, r->instr->weights[0], r->layer, "out");
+    if (slot->name && role != TG_W_EMBED && !tg_weight_role_is_computed((tg_weight_role)role)) {
+        name_value(k, name, role, r->layer, "out");
         if (tg_op_is_always_in_place(op))
             compare_sum(k, name, r);
         else if (op == TG_OP_MATMUL || slot->is_plain)
@@ -445,12 +447,43 @@ static void every_model_agrees_with_transformers(void **state)
     tg_arena_deinit(&a);
 }
 
+/* A row of README's table names the architecture and its models here, of which there are three. */
+static void every_architecture_has_its_models_and_a_row_in_readme(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+#define TG_ARCH(name) #name,
+#include "model/archs.def"
+#undef TG_ARCH
+    };
+    tg_arena a = {0};
+    tg_buf readme = {0};
+    char **folders, row[64];
+    int32_t n;
+    tg_err e = {0};
+    if (n_given > 0) skip();
+    if (tg_file_load(&readme, "README.md", 1 << 20, &e) != TG_OK) fail_msg("%s", e.msg);
+    assert_int_equal(tg_dir_list(&a, "tests/parity/models", &folders, &n, NULL), TG_OK);
+    for (size_t i = 0; i < TG_COUNT(names); i++) {
+        int32_t n_models = 0;
+        snprintf(row, sizeof row, "%s-", names[i]);
+        for (int32_t k = 0; k < n; k++)
+            n_models += strncmp(folders[k], row, strlen(row)) == 0;
+        if (n_models < 3) fail_msg("%s has %d models here", names[i], n_models);
+        snprintf(row, sizeof row, "\n| `%s` |", names[i]);
+        if (!strstr(tg_buf_cstr(&readme), row)) fail_msg("README.md has no row of %s", names[i]);
+    }
+    tg_buf_deinit(&readme);
+    tg_arena_deinit(&a);
+}
+
 int main(int argc, char **argv)
 {
     given = argv + 1;
     n_given = argc - 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_model_agrees_with_transformers),
+        cmocka_unit_test(every_architecture_has_its_models_and_a_row_in_readme),
     };
     return cmocka_run_group_tests_name("models", tests, NULL, NULL);
 }
