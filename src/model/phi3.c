@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * phi3.c - Phi 3, 3.5, 4 and 4-mini: Llama with q, k and v in one tensor, gate and up in another,
+ * a part of each head rotating in some, and longrope in the long ones.
+ *
+ * Truth: transformers' models/phi3 and llama.cpp's phi3, whose files do not permute q and k. */
+#include "model/block.h"
+#include "model/dense.h"
+#include "model/rules.h"
+
+/* clang-format off */
+static const tg_weight_rule rules[] = {
+    {.role = TG_W_Q, .hf = "model.layers.#.self_attn.qkv_proj.weight",
+     .gguf = "blk.#.attn_qkv.weight", .rows = TG_SIZE_HD, .cols = TG_SIZE_D,
+     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_Q, .gguf_part = TG_PART_Q},
+    {.role = TG_W_K, .hf = "model.layers.#.self_attn.qkv_proj.weight",
+     .gguf = "blk.#.attn_qkv.weight", .rows = TG_SIZE_KD, .cols = TG_SIZE_D,
+     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_K, .gguf_part = TG_PART_K},
+    {.role = TG_W_V, .hf = "model.layers.#.self_attn.qkv_proj.weight",
+     .gguf = "blk.#.attn_qkv.weight", .rows = TG_SIZE_KD, .cols = TG_SIZE_D,
+     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_V, .gguf_part = TG_PART_V},
+    {.role = TG_W_O, .hf = "model.layers.#.self_attn.o_proj.weight",
+     .gguf = "blk.#.attn_output.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_HD, .split = TG_SPLIT_COLS},
+    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_up_proj.weight",
+     .gguf = "blk.#.ffn_up.weight", .rows = TG_SIZE_F, .cols = TG_SIZE_D,
+     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_GATE, .gguf_part = TG_PART_GATE},
+    {.role = TG_W_UP, .hf = "model.layers.#.mlp.gate_up_proj.weight",
+     .gguf = "blk.#.ffn_up.weight", .rows = TG_SIZE_F, .cols = TG_SIZE_D,
+     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_UP, .gguf_part = TG_PART_UP},
+    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight",
+     .gguf = "blk.#.ffn_down.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_F, .split = TG_SPLIT_COLS},
+};
+/* clang-format on */
+static const tg_rule_list own_rules = TG_RULE_LIST(rules);
+
+static const tg_dense absent = {
+    .rope_theta = 10000,
+    .norm_eps = 1e-5,
+    .max_positions = 4096,
+    .n_vocab = 32064,
+    .act = "silu",
+};
+
+static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
+                              tg_err *e)
+{
+    bool has_types = false;
+    TG_TRY(tg_dense_read(h, c, ck, &absent, a, e));
+    if (tg_config_get_kind(c) == TG_CHECKPOINT_GGUF) return TG_OK;
+    /* Phi3Config takes a "yarn" for longrope, whose lists such a file need not have. */
+    if (h->ropes[0].kind != TG_ROPE_PLAIN && h->ropes[0].kind != TG_ROPE_LONGROPE)
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "%s: rope_scaling of phi3 must be of the type default or longrope.",
+                       tg_config_get_file(c));
+    /* The original length matters to longrope alone, which has read it; dropout is for training. */
+    static const char *const ignored[] = {"original_max_position_embeddings", "resid_pdrop",
+                                          "embd_pdrop", "attention_bias"};
+    for (size_t i = 0; i < TG_COUNT(ignored); i++)
+        tg_config_ignore(c, ignored[i]);
+    return tg_hparams_read_window(h, c, ck, 0, true, &has_types, e);
+}
+
+static void forward(tg_build *b, const tg_hparams *h)
+{
+    tg_block_decoder(b, h, tg_layer_before);
+}
+
+const tg_arch tg_arch_phi3 = {
+    .name = "phi3",
+    .hf_types = {"phi3"},
+    .gguf_arch = "phi3",
+    .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_ffn_norm, &own_rules},
+    .ignored_tensors = tg_ignored_rope_tensors,
+    .read_hparams = read_hparams,
+    .forward = forward,
+};
