@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * stablelm.c - StableLM: layer norms with biases, a part of each head rotating, and in some models
+ * attention and feed-forward side by side.
+ *
+ * Truth: transformers' models/stablelm and llama.cpp's stablelm, whose files do not permute q and
+ * k. The 12B model also norms q and k, which is refused by its key. */
+#include "model/block.h"
+#include "model/dense.h"
+#include "model/rules.h"
+
+/* clang-format off */
+/* Not there where attention and feed-forward read the same norm. */
+static const tg_weight_rule rules[] = {
+    {.role = TG_W_FFN_NORM, .hf = "model.layers.#.post_attention_layernorm.weight",
+     .gguf = "blk.#.ffn_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1, .is_optional = true},
+    {.role = TG_W_FFN_NORM_BIAS, .hf = "model.layers.#.post_attention_layernorm.bias",
+     .gguf = "blk.#.ffn_norm.bias", .rows = TG_SIZE_D, .cols = TG_SIZE_1, .is_optional = true},
+};
+/* clang-format on */
+static const tg_rule_list own_rules = TG_RULE_LIST(rules);
+
+static const tg_dense absent = {
+    .rope_theta = 10000,
+    .norm_eps = 1e-5,
+    .max_positions = 4096,
+    .n_vocab = 50304,
+    .rotary_part = 0.25,
+    .act = "silu",
+};
+
+static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
+                              tg_err *e)
+{
+    bool is_gguf = tg_config_get_kind(c) == TG_CHECKPOINT_GGUF, is_present = false;
+    h->is_layer_norm = true;
+    TG_TRY(tg_dense_read(h, c, ck, &absent, a, e));
+    return tg_config_get_bool(c, is_gguf ? "*.use_parallel_residual" : "use_parallel_residual",
+                              &h->is_parallel, &is_present, e);
+}
+
+static void forward(tg_build *b, const tg_hparams *h)
+{
+    tg_block_decoder(b, h, h->is_parallel ? tg_layer_parallel : tg_layer_before);
+}
+
+const tg_arch tg_arch_stablelm = {
+    .name = "stablelm",
+    .hf_types = {"stablelm"},
+    .gguf_arch = "stablelm",
+    .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_attention, &tg_rules_glu, &own_rules},
+    .ignored_tensors = tg_ignored_rope_tensors,
+    .read_hparams = read_hparams,
+    .forward = forward,
+};
