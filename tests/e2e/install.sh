@@ -26,6 +26,11 @@ check "it links with the static library too" gcc -std=c11 -I"$p/include" "$ROOT/
 ./static "$TINY" "The dog had" >out 2>err
 rc=$?
 check "and says the same" cmp -s out shared
+# shellcheck disable=SC2086
+check "examples/tokens.c compiles against it" gcc -std=c11 -Wall -Wextra -Werror "$ROOT/examples/tokens.c" $flags -o tokens
+LD_LIBRARY_PATH=$p/lib ./tokens "$TINY" "$(json "$TINY/expected.json" "json.dumps(d['chat'])")" >out 2>err
+rc=$?
+check "and prints the ids of transformers" is_same "$(cut -f 1 out | tr '\n' ' ')" "$(json "$TINY/expected.json" "' '.join(map(str, d['chat_ids']))") "
 cat >plus.cc <<'END'
 #include <trigraph.h>
 int main() { tg_err e = {}; tg_model *m = nullptr; return tg_model_open(&m, "/nowhere", &e) == TG_OK; }
