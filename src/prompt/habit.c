@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* A question is a few hundred bytes; what takes longer is not a template of use. */
-static const tg_template_options limits = {.max_steps = 400000};
+static const tg_template_options limits = {.max_steps = 100000};
 
 typedef struct probe {
     const tg_template *t;

@@ -416,7 +416,7 @@ tg_jval tg_jdict_new(tg_jrun *r, int32_t size);
 /* Fails for keys that Python cannot hash. */
 void tg_jdict_put(tg_jrun *r, tg_jdict *d, tg_jval key, tg_jval value);
 tg_jval *tg_jdict_find(tg_jrun *r, const tg_jdict *d, tg_jval key);
-bool tg_jval_is_hashable(tg_jval v);
+bool tg_jval_is_hashable(tg_jrun *r, tg_jval v);
 tg_jval tg_jval_from_json(tg_jrun *r, const json_t *v);
 
 /* ---- what Python does with any value */

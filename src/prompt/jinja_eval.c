@@ -159,8 +159,9 @@ static tg_jscope *push_scope(tg_jrun *r, tg_jscope *parent)
     return r->scope = s;
 }
 
-static tg_jval *find_binding(tg_jscope *s, int32_t symbol)
+static tg_jval *find_binding(tg_jrun *r, tg_jscope *s, int32_t symbol)
 {
+    tg_jrun_pay(r, s->n / 16);
     for (int32_t i = 0; i < s->n; i++)
         if (s->vars[i].symbol == symbol) return &s->vars[i].value;
     return NULL;
@@ -168,7 +169,7 @@ static tg_jval *find_binding(tg_jscope *s, int32_t symbol)
 
 static void bind(tg_jrun *r, tg_jscope *s, int32_t symbol, tg_jval v)
 {
-    tg_jval *old = find_binding(s, symbol);
+    tg_jval *old = find_binding(r, s, symbol);
     if (old) {
         *old = v;
         return;
@@ -187,9 +188,9 @@ static void bind(tg_jrun *r, tg_jscope *s, int32_t symbol, tg_jval v)
 static tg_jval look_up(tg_jrun *r, int32_t symbol)
 {
     for (tg_jscope *s = r->scope; s; s = s->parent) {
-        const tg_jval *v = find_binding(s, symbol);
+        const tg_jval *v = find_binding(r, s, symbol);
         if (v) return *v;
-        if (!tg_jrun_pay(r, s->n / 4)) return tg_jnone();
+        if (!tg_jrun_pay(r, 1)) return tg_jnone();
     }
     tg_jval *cached = &r->globals[symbol];
     if (cached->kind != TG_J_MISSING) return *cached;
@@ -345,7 +346,11 @@ tg_jval tg_jrun_apply(tg_jrun *r, const tg_jfunc *f, const char *what, tg_jval s
     for (int i = 0; i < f->n_required; i++)
         if (a.v[i].kind == TG_J_MISSING)
             return tg_jrun_raise(r, "the %s '%s' needs %d arguments", what, f->name, f->n_required);
-    return f->fn(r, self, &a);
+    /* Whatever is done with texts goes over them once at least. */
+    int64_t n_bytes = self.kind == TG_J_STR ? self.len : 0;
+    for (int i = 0; i < n_params; i++)
+        n_bytes += a.v[i].kind == TG_J_STR ? a.v[i].len : 0;
+    return tg_jrun_pay(r, n_bytes / 64) ? f->fn(r, self, &a) : tg_jnone();
 }
 
 /* Index of a keyword, or -1. */

@@ -530,7 +530,7 @@ TG_TEST_COMPARE(test_in, TG_JOP_IN)
 /* Is there a filter, or a test, of this name? Asked of a table, so that lists are an error. */
 static bool is_key(tg_jrun *r, tg_jval v)
 {
-    if (tg_jval_is_hashable(v)) return v.kind == TG_J_STR;
+    if (tg_jval_is_hashable(r, v)) return v.kind == TG_J_STR;
     tg_jrun_raise(r, "unhashable type: '%s'", tg_jkind_name(v));
     return false;
 }

@@ -124,10 +124,11 @@ static tg_jval str_endswith(tg_jrun *r, tg_jval s, const tg_jargs *a)
     return test_affix(r, s, a, true);
 }
 
-/* The last place of x in s[from, to), or NULL. */
+/* The last place of x in s[from, to), or NULL. Text and sought text may be alike for long at every
+ * place, so that each costs what may be compared. */
 static const char *find_last(tg_jrun *r, const char *s, size_t n, tg_jval x)
 {
-    for (size_t i = n + 1; i-- > 0 && tg_jrun_pay(r, 1);)
+    for (size_t i = n + 1; i-- > 0 && tg_jrun_pay(r, 1 + x.len / 64);)
         if (x.len <= n - i && memcmp(s + i, x.u.s, x.len) == 0) return s + i;
     return NULL;
 }

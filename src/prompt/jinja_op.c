@@ -330,7 +330,7 @@ static tg_jval find_item(tg_jrun *r, tg_jval v, tg_jval key)
 {
     const tg_jval missing = {.kind = TG_J_MISSING};
     if (v.kind == TG_J_DICT) {
-        if (!tg_jval_is_hashable(key)) return missing;
+        if (!tg_jval_is_hashable(r, key)) return missing;
         const tg_jval *x = tg_jdict_find(r, v.u.dict, key);
         return x ? *x : missing;
     }

@@ -199,6 +199,13 @@ static bool grow_symbols(tg_jparser *p)
 
 int32_t tg_jp_symbol(tg_jparser *p, tg_str name)
 {
+    /* A stranger may choose names that all fall into one place of the table. */
+    enum { MAX_SYMBOLS = 8192 };
+    if (p->t->n_symbols >= MAX_SYMBOLS) {
+        tg_jp_fail(p, TG_E_LIMIT, tg_jp_peek(p, 0)->pos, "more than %d variables are named",
+                   MAX_SYMBOLS);
+        return 0;
+    }
     if (p->t->n_symbols == p->symbols_size && !grow_symbols(p)) return 0;
     int32_t *slot = find_slot(p, name);
     if (!*slot) {

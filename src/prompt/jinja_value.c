@@ -161,32 +161,36 @@ tg_jval tg_jonce_new(tg_jrun *r, tg_jval list, const char *type_name)
 /* Tuples nested deeper than this are refused as keys: hashing recurses. */
 enum { MAX_KEY_DEPTH = 32 };
 
-static bool is_hashable(tg_jval v, int depth)
+/* Tuples may hold one another many times over, so that each visit is paid for. */
+static bool is_hashable(tg_jrun *r, tg_jval v, int depth)
 {
     if (v.kind == TG_J_TUPLE)
-        for (int32_t i = 0; i < v.u.list->n; i++)
-            if (depth == 0 || !is_hashable(v.u.list->items[i], depth - 1)) return false;
+        for (int32_t i = 0; i < v.u.list->n && tg_jrun_pay(r, 1); i++)
+            if (depth == 0 || !is_hashable(r, v.u.list->items[i], depth - 1)) return false;
     return v.kind != TG_J_LIST && v.kind != TG_J_DICT;
 }
 
-bool tg_jval_is_hashable(tg_jval v)
+bool tg_jval_is_hashable(tg_jrun *r, tg_jval v)
 {
-    return is_hashable(v, MAX_KEY_DEPTH);
+    return is_hashable(r, v, MAX_KEY_DEPTH);
 }
 
 /* Values that are equal have equal hashes: 1, 1.0 and true are one key. */
-static uint32_t hash(tg_jval v)
+static uint32_t hash(tg_jrun *r, tg_jval v)
 {
     uint64_t h = v.kind;
     double f = tg_jval_is_number(v) ? tg_jval_float(v) : 0;
     switch (v.kind) {
-    case TG_J_STR: h = XXH3_64bits(v.u.s, v.len); break;
+    case TG_J_STR:
+        tg_jrun_pay(r, v.len / 256);
+        h = XXH3_64bits(v.u.s, v.len);
+        break;
     case TG_J_BOOL:
     case TG_J_INT:
     case TG_J_FLOAT: h = XXH3_64bits(&f, sizeof f); break;
     case TG_J_TUPLE:
-        for (int32_t i = 0; i < v.u.list->n; i++)
-            h = h * 0x9e3779b97f4a7c15u + hash(v.u.list->items[i]);
+        for (int32_t i = 0; i < v.u.list->n && tg_jrun_pay(r, 1); i++)
+            h = h * 0x9e3779b97f4a7c15u + hash(r, v.u.list->items[i]);
         break;
     case TG_J_NONE:
     case TG_J_UNDEFINED: break;
@@ -199,7 +203,7 @@ enum { SMALL_DICT = 8 }; /* below, looking at every key beats a table */
 
 static int32_t *find_index(tg_jrun *r, const tg_jdict *d, tg_jval key)
 {
-    uint32_t mask = (uint32_t)d->index_size - 1, i = hash(key) & mask;
+    uint32_t mask = (uint32_t)d->index_size - 1, i = hash(r, key) & mask;
     while (d->index[i] && tg_jrun_pay(r, 1) &&
            !tg_jval_is_equal(r, d->entries[d->index[i] - 1].key, key))
         i = (i + 1) & mask;
@@ -234,7 +238,7 @@ tg_jval tg_jdict_new(tg_jrun *r, int32_t size)
 
 tg_jval *tg_jdict_find(tg_jrun *r, const tg_jdict *d, tg_jval key)
 {
-    if (!tg_jval_is_hashable(key)) {
+    if (!tg_jval_is_hashable(r, key)) {
         tg_jrun_raise(r, "unhashable type: '%s'", tg_jkind_name(key));
         return NULL;
     }

@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 
 /* 2025-03-07 09:05:03, the time of the goldens. */
 static const tg_template_clock golden_clock = {.utc_s = 1741338303};
@@ -375,116 +374,6 @@ static void bytes_that_are_no_template_are_refused(void **state)
     free(big);
 }
 
-/* ---- hostile templates */
-
-/* Of this process alone: a machine that is busy with something else must not fail the test. */
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void hostile_templates_end_with_an_error_in_time_and_memory(void **state)
-{
-    (void)state;
-    static const char *const rows[] = {
-        "{{ range(10**9)|list|length }}",
-        "{% for a in range(25000) %}{% for b in range(25000) %}{% endfor %}{% endfor %}",
-        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-        "{{ 'x' * 10**9 }}",
-        "{{ [1] * 10**9 }}",
-        "{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
-        "{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s.replace('x', 'xxxxxxxx') %}{% endfor %}",
-        "{% set ns = namespace(s=[]) %}{% for i in range(5000) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s }}",
-        "{% set ns = namespace(s=[]) %}{% for i in range(5000) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s|tojson }}",
-        "{% set ns = namespace(s=[], q=[]) %}{% for i in range(5000) %}{% set ns.s = [ns.s] %}{% set ns.q = [ns.q] %}{% endfor %}{{ ns.s == ns.q }}",
-        "{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
-        "{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s|tojson(indent=9) }}",
-        "{% set ns = namespace(s=[1], q=[1]) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% set ns.q = [ns.q, ns.q] %}{% endfor %}{{ ns.s == ns.q }}",
-        "{% set ns = namespace(s=()) %}{% for i in range(5000) %}{% set ns.s = (ns.s,) %}{% endfor %}{{ {ns.s: 1} }}",
-        "{% set s = 'a' * 1000000 %}{% for i in range(100000) %}{% if 'b' in s %}{% endif %}{% endfor %}",
-        "{% set s = 'a' * 1000000 %}{% for i in range(100000) %}{% if (s ~ 'b') in s %}{% endif %}{% endfor %}",
-        "{% set s = 'é' * 1000000 %}{% for i in range(100000) %}{% if s[-1] == 'x' %}{% endif %}{% endfor %}",
-        "{% set s = 'a' * 1000000 %}{% for i in range(100000) %}{% set u = s|upper %}{% endfor %}",
-        "{% set s = ' ' * 1000000 %}{% for i in range(100000) %}{% set u = s|trim %}{% endfor %}",
-        "{% set s = 'ab' * 1000000 %}{% for i in range(100000) %}{% set u = s.split('b') %}{% endfor %}",
-        "{% set s = 'ab' * 1000000 %}{% for i in range(100000) %}{% set u = s.rfind('c') %}{% endfor %}",
-        "{% for i in range(100000) %}{{ 'x' * 1000 }}{% endfor %}",
-        "{{ '%100000000d' % 5 }}",
-        "{{ '{:100000000}'.format(5) }}",
-        "{{ 'x'.ljust(10**12) }}",
-        "{{ 'a\\n' * 100000 | indent(100000) }}",
-        "{{ ('a\\n' * 100000) | indent(100000) }}",
-        "{{ [[[]]]|tojson(indent='x' * 3000000) }}",
-        "{{ 2 ** 3 ** 100000 }}",
-        "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}",
-        "{{ range(100000)|map('string')|join('x' * 1000) }}",
-        "{% set ns = namespace(d={}) %}{% for i in range(100000) %}{% set ns.d = dict(ns.d, **{i|string: 1}) %}{% endfor %}",
-        "{{ (range(100000)|list) * 1000 }}",
-        "{{ range(100000)|list|sort == (range(100000)|list|sort(reverse=true)) }}{% for i in range(100000) %}{{ range(100000)|sort|first }}{% endfor %}",
-    };
-    for (size_t i = 0; i < TG_COUNT(rows); i++) {
-        tg_buf b;
-        tg_err e;
-        double start = seconds();
-        int64_t n_alive = tg_mem_n_alive();
-        if (render(&b, rows[i], NULL, &e)) fail_msg("%s rendered", rows[i]);
-        double took = seconds() - start;
-        if (took > 1.0 && !getenv("TG_SLOW_BUILD"))
-            fail_msg("%s took %.2f s before '%s'", rows[i], took, e.msg);
-        tg_buf_deinit(&b);
-        assert_int_equal(tg_mem_n_alive(), n_alive);
-    }
-}
-
-static char *repeat(const char *open, const char *middle, const char *close, int n)
-{
-    size_t size = (strlen(open) + strlen(close)) * (size_t)n + strlen(middle) + 1;
-    char *s = calloc(1, size), *p = s;
-    for (int i = 0; i < n; i++)
-        p = stpcpy(p, open);
-    p = stpcpy(p, middle);
-    for (int i = 0; i < n; i++)
-        p = stpcpy(p, close);
-    return s;
-}
-
-static void deep_nesting_in_the_source_is_refused(void **state)
-{
-    (void)state;
-    static const char *const rows[][3] = {
-        {"(", "1", ")"},   {"[", "1", "]"},  {"{1:", "1", "}"},
-        {"not ", "1", ""}, {"-", "1", ""},   {"1 if 1 else ", "1", ""},
-        {"f(", "1", ")"},  {"x[", "1", "]"}, {"1 + (", "1", ")"},
-    };
-    for (size_t i = 0; i < TG_COUNT(rows); i++) {
-        tg_buf b;
-        tg_err e;
-        char *inner = repeat(rows[i][0], rows[i][1], rows[i][2], 10000);
-        char *source = repeat("{{ ", inner, " }}", 1);
-        assert_null(render(&b, source, NULL, &e));
-        free(inner);
-        free(source);
-    }
-    tg_buf b;
-    tg_err e;
-    char *blocks = repeat("{% if 1 %}", "x", "{% endif %}", 5000);
-    assert_null(render(&b, blocks, NULL, &e));
-    assert_int_equal(e.status, TG_E_LIMIT);
-    free(blocks);
-    char *sum = repeat("1+", "1", "", 20000), *source = repeat("{{ ", sum, " }}", 1);
-    assert_null(render(&b, source, NULL, &e));
-    assert_int_equal(e.status, TG_E_LIMIT);
-    free(sum);
-    free(source);
-    char *text = repeat("{{ 'a' }}", "", "", 20000);
-    assert_non_null(render(&b, text, NULL, &e));
-    assert_int_equal(b.len, 20000);
-    tg_buf_deinit(&b);
-    free(text);
-}
-
 static void appending_to_a_string_in_a_loop_costs_what_it_adds(void **state)
 {
     (void)state;
@@ -639,8 +528,6 @@ int main(void)
         cmocka_unit_test(an_undefined_value_says_what_was_looked_up),
         cmocka_unit_test(raise_exception_gives_exactly_the_message_of_the_template),
         cmocka_unit_test(bytes_that_are_no_template_are_refused),
-        cmocka_unit_test(hostile_templates_end_with_an_error_in_time_and_memory),
-        cmocka_unit_test(deep_nesting_in_the_source_is_refused),
         cmocka_unit_test(appending_to_a_string_in_a_loop_costs_what_it_adds),
         cmocka_unit_test(an_extended_string_leaves_the_shorter_one_as_it_was),
         cmocka_unit_test(budgets_are_the_callers_to_choose),
