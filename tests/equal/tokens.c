@@ -73,9 +73,9 @@ static void decode_by_pieces(work *w, const int32_t *ids, size_t n, bool skip)
         tg_status s =
             i < n ? tg_detok_push(&d, &w->pieces, ids[i], &e) : tg_detok_flush(&d, &w->pieces, &e);
         if (s != TG_OK) stop(w, "a piece", &e);
+        if (w->pieces.len == before) continue;
         tg_str piece = {w->pieces.ptr + before, w->pieces.len - before};
-        if (piece.len && tg_utf8_find_invalid(piece) != piece.len)
-            stop(w, "a piece breaks a character", NULL);
+        if (tg_utf8_find_invalid(piece) != piece.len) stop(w, "a piece breaks a character", NULL);
     }
     tg_detok_deinit(&d);
     if (!tg_str_is_equal(tg_buf_str(&w->pieces), tg_buf_str(&w->whole)))

@@ -61,6 +61,20 @@ static const tg_buf *find_base(size_t k)
     return b;
 }
 
+/* What comes out of a damaged blob may be anything; it must come to an end. */
+static void decode_by_pieces(const tg_tokenizer *t, const tg_ids *ids, bool skip)
+{
+    tg_buf out = {0};
+    tg_detok d;
+    tg_detok_init(&d, t, skip);
+    tg_status s = TG_OK;
+    for (size_t i = 0; i < ids->len && s == TG_OK; i++)
+        s = tg_detok_push(&d, &out, ids->ptr[i], NULL);
+    if (s == TG_OK) s = tg_detok_flush(&d, &out, NULL);
+    tg_detok_deinit(&d);
+    tg_buf_deinit(&out);
+}
+
 static void use(const tg_tokenizer *t)
 {
     static const char text[] =
@@ -77,6 +91,7 @@ static void use(const tg_tokenizer *t)
         tg_status s = tg_tokenizer_encode(&ids, t, (tg_str){text, sizeof text - 1}, &o, NULL);
         if (s == TG_OK) s = tg_tokenizer_decode(&out, t, ids.ptr, ids.len, i & 1, NULL);
         tg_buf_clear(&out);
+        decode_by_pieces(t, &ids, i & 2);
     }
     for (int32_t id = -1; id < 300; id++)
         tg_tokenizer_print_token(&out, t, id);
