@@ -61,9 +61,6 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
         .part_absent = absent->rotary_part,
     };
     TG_TRY(tg_rope_read_hf(&h->ropes[0], h, c, &rope, a, e));
-    h->position_limit = h->max_positions;
-    if (h->ropes[0].kind == TG_ROPE_DYNAMIC)
-        h->position_limit = (int32_t)fmin(h->max_positions * h->ropes[0].factor, INT32_MAX);
     return TG_OK;
 }
 
@@ -85,8 +82,18 @@ static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
     for (int32_t l = 0; l < h->n_layers; l++)
         h->is_sliding[l] = h->window > 0;
     (void)tg_config_has(c, "*.expert_used_count"); /* 0 beside expert_count 0 */
-    h->position_limit = h->max_positions;
     return tg_rope_read_gguf(&h->ropes[0], h, c, ck, absent->rope_theta, a, e);
+}
+
+/* max_position_embeddings is what the model was made for: most often with its scaling, but Qwen's
+ * papers add YaRN to a config that still says the original length. */
+static void find_limit(tg_hparams *h)
+{
+    const tg_rope_spec *r = &h->ropes[0];
+    double limit = h->max_positions;
+    if (r->kind == TG_ROPE_DYNAMIC) limit = h->max_positions * r->factor;
+    if (r->kind == TG_ROPE_YARN) limit = fmax(limit, r->original_max_positions * r->factor);
+    h->position_limit = (int32_t)fmin(limit, INT32_MAX);
 }
 
 tg_status tg_dense_read(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
@@ -99,5 +106,7 @@ tg_status tg_dense_read(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
     TG_TRY(tg_hparams_read_eps(h, c, absent->norm_eps, e));
     TG_TRY(tg_hparams_read_vocab(h, c, ck, is_gguf ? 0 : absent->n_vocab, e));
     h->attn_scale = (float)(1 / sqrt((double)h->head_dim));
-    return is_gguf ? read_gguf(h, c, ck, absent, a, e) : read_hf(h, c, ck, absent, a, e);
+    TG_TRY(is_gguf ? read_gguf(h, c, ck, absent, a, e) : read_hf(h, c, ck, absent, a, e));
+    find_limit(h);
+    return TG_OK;
 }

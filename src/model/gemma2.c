@@ -65,9 +65,10 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, t
                        "%s: query_pre_attn_scalar is %g, but must be greater than 0.",
                        tg_config_get_file(c), scalar);
     h->attn_scale = (float)(1 / sqrt(scalar));
-    /* Biases are used where the checkpoint has them; hidden_act is older and not used. */
+    /* Biases are used where the checkpoint has them; the others are older names that are not read. */
     tg_config_ignore(c, "attention_bias");
     tg_config_ignore(c, "hidden_act");
+    tg_config_ignore(c, "sliding_window_size");
     TG_TRY(tg_hparams_read_window(h, c, ck, 4096, true, &has_types, e));
     for (int32_t l = 0; l < h->n_layers && !has_types; l++)
         h->is_sliding[l] = h->is_sliding[l] && l % 2 == 0;

@@ -230,6 +230,8 @@ static const tg_refusal hf_refusals[] = {
     {"parallel_attn", TG_REFUSE_TRUE, 0, "attention comes before the feed-forward"},
     {"clip_qkv", TG_REFUSE_PRESENT, 0, "queries, keys and values are not clipped"},
     {"alibi", TG_REFUSE_TRUE, 0, "positions are rotary"},
+    {"use_mrope", TG_REFUSE_TRUE, 0, "a position is one number"},
+    {"lm_head_bias", TG_REFUSE_TRUE, 0, "the head has no bias"},
     {"num_local_experts", TG_REFUSE_UNLESS, 0, "there are no experts"},
 };
 

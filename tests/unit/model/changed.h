@@ -42,6 +42,13 @@ static inline opened open_tiny(const char *name)
     return o;
 }
 
+/* A folder below tests, or a variant of tests/tiny. */
+static inline void print_folder(char path[256], const char *variant, const char *file)
+{
+    const char *root = strchr(variant, '/') ? "tests" : "tests/tiny";
+    snprintf(path, 256, "%s/%s/%s", root, variant, file);
+}
+
 /* The tiny checkpoint `variant` with every key of the JSON object `change` put into its
  * config.json; a key whose new value is the string "(absent)" is taken away. */
 static inline opened open_changed(const char *variant, const char *change)
@@ -52,7 +59,7 @@ static inline opened open_changed(const char *variant, const char *change)
     json_t *config = NULL, *changes = NULL, *v;
     const char *key;
     strcpy(dir, make_folder());
-    snprintf(path, sizeof path, "tests/tiny/%s/config.json", variant);
+    print_folder(path, variant, "config.json");
     assert_int_equal(tg_json_load(&config, path, &e), TG_OK);
     if (tg_json_parse(&changes, tg_str_from_cstr(change), "change", &e)) fail_msg("%s", e.msg);
     json_object_foreach(changes, key, v)
@@ -65,7 +72,7 @@ static inline opened open_changed(const char *variant, const char *change)
     }
     assert_int_equal(tg_json_print(&text, config, 1, &e), TG_OK);
     save_buf(dir, "config.json", &text);
-    snprintf(path, sizeof path, "tests/tiny/%s/model.safetensors", variant);
+    print_folder(path, variant, "model.safetensors");
     assert_int_equal(tg_file_load(&weights, path, 1 << 24, &e), TG_OK);
     save_buf(dir, "model.safetensors", &weights);
     json_decref(config);

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the families of dense models read from their keys: what released files say, what their
+ * classes in transformers (5.24) take when nothing is said, and what must be refused. Numbers and
+ * weights are those of tests/parity/models; logits are compared there. */
+#include "unit/model/changed.h"
+
+#define PARITY "parity/models/"
+
+static opened open_ok(const char *variant, const char *change)
+{
+    opened o = open_changed(variant, change);
+    if (o.status != TG_OK) fail_msg("%s: %s", variant, o.e.msg);
+    return o;
+}
+
+static void keys_of_released_files_are_known(void **state)
+{
+    (void)state;
+    /* Beside the keys of the class: what is in config.json of Qwen2.5-7B, Phi-4-mini, Granite 3.3,
+     * SmolLM3-3B, gemma-2-2b, OLMo-2-7B, c4ai-command-r, stablelm-2-1_6b, internlm2_5-7b. */
+    static const char *const rows[][2] = {
+        {PARITY "qwen2-plain", "{\"use_mrope\": false, \"max_window_layers\": 28}"},
+        {PARITY "qwen3-plain", "{\"attention_bias\": false, \"rope_scaling\": null}"},
+        {PARITY "phi3-plain", "{\"full_attn_mod\": 1, \"interpolate_factor\": 1, "
+                              "\"lm_head_bias\": false, \"mlp_bias\": false, \"auto_map\": {}}"},
+        {PARITY "granite-plain", "{\"attention_bias\": false, \"mlp_bias\": false}"},
+        {PARITY "smollm3-plain", "{\"max_window_layers\": 28, \"pretraining_tp\": 2, "
+                                 "\"no_rope_layer_interval\": 4}"},
+        {PARITY "gemma2-plain",
+         "{\"hidden_act\": \"gelu_pytorch_tanh\", "
+         "\"sliding_window_size\": 16, \"cache_implementation\": \"hybrid\"}"},
+        {PARITY "olmo2-plain", "{\"attention_bias\": false}"},
+        {PARITY "cohere-plain", "{\"model_max_length\": 131072, \"use_qk_norm\": false}"},
+        {PARITY "stablelm-plain", "{\"qk_layernorm\": false, \"hidden_dropout\": 0.0}"},
+        {PARITY "internlm2-plain", "{\"bias\": false, \"attn_implementation\": \"eager\"}"},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        opened o = open_ok(rows[i][0], rows[i][1]);
+        if (test_log[0]) fail_msg("%s: %s", rows[i][0], test_log);
+        close_opened(&o);
+    }
+}
+
+static void what_a_family_cannot_do_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {
+        {PARITY "qwen2-plain", "{\"use_mrope\": true}", "'use_mrope'"},
+        {PARITY "phi3-plain", "{\"lm_head_bias\": true}", "'lm_head_bias'"},
+        {PARITY "phi3-plain", "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}",
+         "rope_scaling of phi3"},
+        {PARITY "granite-plain", "{\"num_local_experts\": 8}", "'num_local_experts'"},
+        {PARITY "gemma2-plain", "{\"use_bidirectional_attention\": true}",
+         "'use_bidirectional_attention'"},
+        {PARITY "olmo2-plain", "{\"clip_qkv\": 8.0}", "'clip_qkv'"},
+        {PARITY "cohere-plain", "{\"use_qk_norm\": true}", "'use_qk_norm'"},
+        {PARITY "stablelm-plain", "{\"qk_layernorm\": true}", "'qk_layernorm'"},
+        {PARITY "internlm2-plain", "{\"bias\": true}", "'bias'"},
+        {PARITY "llama-plain", "{\"logit_scale\": 0.5}", "'logit_scale'"},
+        {PARITY "llama-plain", "{\"use_parallel_residual\": true}", "'use_parallel_residual'"},
+        {PARITY "mistral-window",
+         "{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000.0, "
+         "\"llama_4_scaling_beta\": 0.1}}",
+         "'rope_parameters.llama_4_scaling_beta'"},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++)
+        check_refused(open_changed(rows[i][0], rows[i][1]), TG_E_UNSUPPORTED,
+                      WORDS("config.json", rows[i][2]));
+}
+
+static void numbers_without_sense_are_refused(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {
+        {PARITY "granite-plain", "{\"residual_multiplier\": 0}", "residual_multiplier is 0"},
+        {PARITY "granite-plain", "{\"logits_scaling\": -1.0}", "logits_scaling is -1"},
+        {PARITY "gemma2-plain", "{\"attn_logit_softcapping\": 0.0}", "attn_logit_softcapping is 0"},
+        {PARITY "smollm3-plain", "{\"no_rope_layers\": [1, 0]}", "2 entries for 4 layers"},
+        {PARITY "cohere-plain", "{\"layer_norm_eps\": 0}", "layer_norm_eps is 0"},
+        {PARITY "qwen2-window", "{\"layer_types\": [\"full_attention\"]}", "1 entries for 2"},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++)
+        check_refused(open_changed(rows[i][0], rows[i][1]), TG_E_CORRUPT, WORDS(rows[i][2]));
+}
+
+static void what_is_not_said_is_what_the_class_says(void **state)
+{
+    (void)state;
+    opened o = open_ok(PARITY "granite-plain", "{\"attention_multiplier\": \"(absent)\", "
+                                               "\"logits_scaling\": \"(absent)\"}");
+    assert_true(o.h->attn_scale == 1 && o.h->logit_scale == 1); /* not 1 / sqrt(head_dim) */
+    close_opened(&o);
+    o = open_ok(PARITY "cohere-plain", "{\"logit_scale\": \"(absent)\"}");
+    assert_true(o.h->logit_scale == 0.0625f && o.h->is_tied);
+    close_opened(&o);
+    o = open_ok(PARITY "gemma2-plain", "{\"attn_logit_softcapping\": \"(absent)\", "
+                                       "\"final_logit_softcapping\": null}");
+    assert_true(o.h->attn_cap == 50 && o.h->logit_cap == 0);
+    close_opened(&o);
+    o = open_ok(PARITY "smollm3-plain", "{\"no_rope_layers\": \"(absent)\"}");
+    for (int32_t l = 0; l < 4; l++)
+        assert_int_equal(o.h->has_no_rope[l], l == 3);
+    close_opened(&o);
+    o = open_ok(PARITY "stablelm-plain",
+                "{\"rope_parameters\": \"(absent)\", \"rope_theta\": 10000}");
+    assert_int_equal(o.h->ropes[0].rotary_dim, o.h->head_dim / 4);
+    close_opened(&o);
+    /* Qwen3Config's head size is 128 whatever the width: the weights do not have it. */
+    check_refused(open_changed(PARITY "qwen3-plain", "{\"head_dim\": \"(absent)\"}"), TG_E_CORRUPT,
+                  WORDS("q_proj.weight", "[512, 32]"));
+}
+
+static void windows_hold_where_the_flags_say(void **state)
+{
+    (void)state;
+    opened o = open_ok(PARITY "qwen2-window", "{\"layer_types\": \"(absent)\"}");
+    assert_int_equal(o.h->window, 16);
+    assert_true(!o.h->is_sliding[0] && o.h->is_sliding[1]); /* from max_window_layers on */
+    close_opened(&o);
+    o = open_ok(PARITY "qwen2-window", "{\"use_sliding_window\": false}");
+    assert_true(o.h->window == 0 && !o.h->is_sliding[1]);
+    close_opened(&o);
+    o = open_ok(PARITY "qwen2-window", "{\"use_sliding_window\": \"(absent)\"}");
+    assert_int_equal(o.h->window, 0); /* off, unlike Mistral's */
+    close_opened(&o);
+    o = open_ok(PARITY "smollm3-window", "{\"layer_types\": \"(absent)\"}");
+    assert_true(!o.h->is_sliding[0] && o.h->is_sliding[1]); /* the layer that does not rotate */
+    close_opened(&o);
+    o = open_ok(PARITY "gemma2-plain", "{\"layer_types\": \"(absent)\"}");
+    for (int32_t l = 0; l < 3; l++)
+        assert_int_equal(o.h->is_sliding[l], l % 2 == 0);
+    close_opened(&o);
+    o = open_ok(PARITY "phi3-plain", "{\"sliding_window\": 8}");
+    assert_true(o.h->window == 8 && o.h->is_sliding[0] && o.h->is_sliding[1]);
+    close_opened(&o);
+}
+
+/* Qwen2.5's README: YaRN is added to a config whose max_position_embeddings stays as it was. */
+static void yarn_reaches_beyond_the_original_length(void **state)
+{
+    (void)state;
+    opened o = open_ok(PARITY "qwen2-plain",
+                       "{\"max_position_embeddings\": 32768, \"rope_parameters\": \"(absent)\", "
+                       "\"rope_theta\": 1000000.0, \"rope_scaling\": {\"type\": \"yarn\", "
+                       "\"factor\": 4.0, \"original_max_position_embeddings\": 32768}}");
+    assert_int_equal(o.h->position_limit, 131072);
+    assert_int_equal(o.h->max_positions, 32768);
+    close_opened(&o);
+}
+
+static void old_names_of_longrope_are_understood(void **state)
+{
+    (void)state;
+    opened o = open_ok(PARITY "phi3-short",
+                       "{\"rope_parameters\": \"(absent)\", \"rope_theta\": 10000.0, "
+                       "\"rope_scaling\": {\"type\": \"su\", "
+                       "\"short_factor\": [1, 1, 1, 1], \"long_factor\": [2, 2, 2, 2]}}");
+    assert_int_equal(o.h->ropes[0].kind, TG_ROPE_LONGROPE);
+    assert_int_equal(o.h->ropes[0].original_max_positions, 128);
+    close_opened(&o);
+}
+
+static void a_fused_tensor_of_another_size_is_named(void **state)
+{
+    (void)state;
+    /* 4 heads and 2 KV heads of 8 make 64 rows; with 4 KV heads it would be 96. */
+    check_refused(open_changed(PARITY "phi3-plain", "{\"num_key_value_heads\": 4}"), TG_E_CORRUPT,
+                  WORDS("qkv_proj.weight", "[64, 32]", "[96, 32]"));
+    check_refused(open_changed(PARITY "phi3-plain", "{\"intermediate_size\": 40}"), TG_E_CORRUPT,
+                  WORDS("gate_up_proj.weight", "[96, 32]", "[80, 32]"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_of_released_files_are_known),
+        cmocka_unit_test(what_a_family_cannot_do_is_refused_by_name),
+        cmocka_unit_test(numbers_without_sense_are_refused),
+        cmocka_unit_test(what_is_not_said_is_what_the_class_says),
+        cmocka_unit_test(windows_hold_where_the_flags_say),
+        cmocka_unit_test(yarn_reaches_beyond_the_original_length),
+        cmocka_unit_test(old_names_of_longrope_are_understood),
+        cmocka_unit_test(a_fused_tensor_of_another_size_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
