@@ -180,32 +180,57 @@ tg_status tg_hparams_read_window(tg_hparams *h, tg_config *c, const tg_checkpoin
     return TG_OK;
 }
 
-tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_err *e)
+/* A key of the wrong type is an error too: it was meant to say something. */
+static tg_status find_refused(bool *out, tg_config *c, const tg_refusal *r, tg_err *e)
 {
-    for (int32_t i = 0; i < n; i++) {
-        /* A key of the wrong type is an error too: it was meant to say something. */
-        const tg_refusal *r = &rows[i];
-        bool is_refused = false, is_present = false, flag = false;
-        double number = 0;
-        switch (r->when) {
-        case TG_REFUSE_PRESENT: is_refused = tg_config_has(c, r->key); break;
-        case TG_REFUSE_TRUE:
-        case TG_REFUSE_FALSE:
-            TG_TRY(tg_config_get_bool(c, r->key, &flag, &is_present, e));
-            is_refused = is_present && flag == (r->when == TG_REFUSE_TRUE);
-            break;
-        case TG_REFUSE_UNLESS:
-            TG_TRY(tg_config_get_f64(c, r->key, &number, &is_present, e));
-            is_refused = is_present && number != r->neutral;
-            break;
-        }
-        if (!is_refused) continue;
-        return tg_fail(e, TG_E_UNSUPPORTED,
-                       "%s: key '%s' changes the model's arithmetic in a way that is not "
-                       "supported: %s.",
-                       tg_config_get_file(c), r->key, r->reason);
+    bool is_present = false, flag = false;
+    double number = 0;
+    *out = false;
+    switch (r->when) {
+    case TG_REFUSE_PRESENT: *out = tg_config_has(c, r->key); break;
+    case TG_REFUSE_TRUE:
+    case TG_REFUSE_FALSE:
+        TG_TRY(tg_config_get_bool(c, r->key, &flag, &is_present, e));
+        *out = is_present && flag == (r->when == TG_REFUSE_TRUE);
+        break;
+    case TG_REFUSE_UNLESS:
+        TG_TRY(tg_config_get_f64(c, r->key, &number, &is_present, e));
+        *out = is_present && number != r->neutral;
+        break;
     }
     return TG_OK;
+}
+
+/* All that are refused in one sentence, so that nobody mends them one by one; of more than three
+ * the first ones. */
+static tg_status refuse(tg_config *c, const tg_refusal *rows, int32_t n, bool is_unread_only,
+                        tg_err *e)
+{
+    enum { SHOWN = 3 };
+    int32_t n_refused = 0;
+    tg_buf text = {0};
+    tg_status s = TG_OK;
+    for (int32_t i = 0; i < n && s == TG_OK; i++) {
+        bool is_refused = false;
+        if (is_unread_only && tg_config_was_read(c, rows[i].key)) continue;
+        s = find_refused(&is_refused, c, &rows[i], e);
+        if (is_refused && n_refused++ < SHOWN)
+            tg_buf_printf(&text, "%s'%s' (%s)", n_refused > 1 ? ", " : "", rows[i].key,
+                          rows[i].reason);
+    }
+    if (n_refused > SHOWN) tg_buf_printf(&text, " and %" PRId32 " more", n_refused - SHOWN);
+    if (s == TG_OK && n_refused > 0)
+        s = tg_fail(e, TG_E_UNSUPPORTED,
+                    "%s: key%s %s change%s the model's arithmetic in a way that is not supported.",
+                    tg_config_get_file(c), n_refused > 1 ? "s" : "", tg_buf_cstr(&text),
+                    n_refused > 1 ? "" : "s");
+    tg_buf_deinit(&text);
+    return s;
+}
+
+tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_err *e)
+{
+    return refuse(c, rows, n, false, e);
 }
 
 /* clang-format off */
@@ -255,11 +280,8 @@ static const tg_refusal gguf_refusals[] = {
 
 tg_status tg_config_refuse_unread(tg_config *c, tg_err *e)
 {
-    const tg_refusal *rows = is_gguf(c) ? gguf_refusals : hf_refusals;
-    size_t n = is_gguf(c) ? TG_COUNT(gguf_refusals) : TG_COUNT(hf_refusals);
-    for (size_t i = 0; i < n; i++)
-        if (!tg_config_was_read(c, rows[i].key)) TG_TRY(tg_config_refuse(c, &rows[i], 1, e));
-    return TG_OK;
+    return is_gguf(c) ? refuse(c, gguf_refusals, TG_COUNT(gguf_refusals), true, e)
+                      : refuse(c, hf_refusals, TG_COUNT(hf_refusals), true, e);
 }
 
 void tg_config_ignore_common(tg_config *c)

@@ -91,7 +91,7 @@ typedef struct tg_refusal {
     const char *key;
     tg_refuse_when when;
     double neutral;
-    const char *reason; /* "quantized Hugging Face weights are not read": ends the sentence */
+    const char *reason; /* "quantized Hugging Face weights are not read" */
 } tg_refusal;
 
 TG_MUST_USE tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_err *e);

@@ -164,6 +164,12 @@ static void keys_that_change_the_arithmetic_are_refused_by_name(void **state)
         {"{\"residual_multiplier\": 0.22}", "'residual_multiplier'"},
         {"{\"logits_scaling\": 8.0}", "'logits_scaling'"},
         {"{\"attention_multiplier\": 0.015625}", "'attention_multiplier'"},
+        {"{\"attention_multiplier\": 0.015625, \"rope_interleaved\": true}",
+         "keys 'rope_interleaved' (rotation goes by halves), 'attention_multiplier' (scores are "
+         "scaled by the head size) change the model's arithmetic"},
+        {"{\"attention_multiplier\": 2, \"rope_interleaved\": true, \"embedding_multiplier\": 2, "
+         "\"residual_multiplier\": 2, \"logits_scaling\": 2}",
+         "are not scaled) and 2 more change the model's arithmetic"},
         {"{\"final_logit_softcapping\": 30.0}", "'final_logit_softcapping'"},
         {"{\"use_qk_norm\": true}", "'use_qk_norm'"},
         {"{\"num_local_experts\": 8}", "'num_local_experts'"},
