@@ -25,6 +25,37 @@ static tg_status get_id(const tg_gguf *g, const char *key, int64_t *out, tg_err 
     return tg_gguf_get_i64(g, key, out, &is_present, e);
 }
 
+static tg_status read_givens(tg_gguf_vocab *v, const tg_gguf *g, tg_err *e)
+{
+    const struct {
+        const char *key;
+        tg_given *at;
+    } givens[] = {
+        {"tokenizer.ggml.add_bos_token", &v->add_bos},
+        {"tokenizer.ggml.add_eos_token", &v->add_eos},
+        {"tokenizer.ggml.add_sep_token", &v->add_sep},
+        {"tokenizer.ggml.add_space_prefix", &v->add_space_prefix},
+        {"tokenizer.ggml.remove_extra_whitespaces", &v->remove_extra_whitespaces},
+        {"tokenizer.ggml.normalizer.lowercase", &v->lowercase},
+        {"tokenizer.ggml.normalizer.strip_accents", &v->strip_accents},
+    };
+    for (size_t i = 0; i < TG_COUNT(givens); i++)
+        TG_TRY(get_given(g, givens[i].key, givens[i].at, e));
+    return TG_OK;
+}
+
+/* An array of bytes, signed or not: borrowed from the file. */
+static tg_status read_charsmap(tg_str *out, const tg_gguf *g, tg_err *e)
+{
+    static const char key[] = "tokenizer.ggml.precompiled_charsmap";
+    const tg_gguf_kv *kv = tg_gguf_find(g, key);
+    if (!kv) return TG_OK;
+    if (!kv->is_array || (kv->type != TG_GGUF_U8 && kv->type != TG_GGUF_I8))
+        return tg_fail(e, TG_E_CORRUPT, "%s: key '%s' is not an array of bytes", g->file, key);
+    *out = (tg_str){(const char *)kv->data, kv->n_bytes};
+    return TG_OK;
+}
+
 static tg_status read_gguf_vocab(tg_gguf_vocab *v, const tg_gguf *g, tg_arena *a, tg_err *e)
 {
     tg_str *tokens = NULL, *merges = NULL;
@@ -54,9 +85,10 @@ static tg_status read_gguf_vocab(tg_gguf_vocab *v, const tg_gguf *g, tg_arena *a
     TG_TRY(get_id(g, "tokenizer.ggml.eos_token_id", &v->eos_id, e));
     TG_TRY(get_id(g, "tokenizer.ggml.unknown_token_id", &v->unk_id, e));
     TG_TRY(get_id(g, "tokenizer.ggml.padding_token_id", &v->pad_id, e));
-    TG_TRY(get_given(g, "tokenizer.ggml.add_bos_token", &v->add_bos, e));
-    TG_TRY(get_given(g, "tokenizer.ggml.add_eos_token", &v->add_eos, e));
-    return get_given(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix, e);
+    TG_TRY(get_id(g, "tokenizer.ggml.cls_token_id", &v->cls_id, e));
+    TG_TRY(get_id(g, "tokenizer.ggml.seperator_token_id", &v->sep_id, e)); /* so spelled there */
+    TG_TRY(read_charsmap(&v->charsmap, g, e));
+    return read_givens(v, g, e);
 }
 
 static tg_status compile_gguf(tg_buf *blob, const tg_gguf *g, tg_err *e)

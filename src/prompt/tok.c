@@ -343,13 +343,13 @@ static void set_views(tg_tokenizer *t)
     t->n_nodes[1] = (uint32_t)(h->sections[TG_TOK_TRIE_NORM].n_bytes / sizeof **t->trie);
 }
 
-/* Where tokens that begin no word begin in the trie. */
-static void find_inner_node(tg_tokenizer *t)
+/* Where marked tokens begin in the trie. */
+static void find_marked_node(tg_tokenizer *t)
 {
-    t->inner_node = t->key_trie.n_units ? 0 : TG_KEYTRIE_NONE;
+    t->marked_node = t->key_trie.n_units ? 0 : TG_KEYTRIE_NONE;
     const char *mark = t->strings + t->h->word_prefix_at;
-    for (uint32_t i = 0; i < t->h->word_prefix_bytes && t->inner_node != TG_KEYTRIE_NONE; i++)
-        t->inner_node = tg_keytrie_find_child(&t->key_trie, t->inner_node, (uint8_t)mark[i]);
+    for (uint32_t i = 0; i < t->h->word_prefix_bytes && t->marked_node != TG_KEYTRIE_NONE; i++)
+        t->marked_node = tg_keytrie_find_child(&t->key_trie, t->marked_node, (uint8_t)mark[i]);
 }
 
 static tg_status open_pattern(tg_tokenizer *t, int32_t i, tg_err *e)
@@ -403,7 +403,7 @@ tg_status tg_tokenizer_open(tg_tokenizer **out, const void *blob, size_t n_bytes
     set_views(t);
     t->spares = TG_ARENA_NEW(&t->arena, tg_tok_spares);
     tg_status s = t->spares ? check_steps(t, e) : tg_fail_nomem(e, sizeof *t, "a tokenizer");
-    if (s == TG_OK) find_inner_node(t);
+    if (s == TG_OK) find_marked_node(t);
     if (s == TG_OK) s = open_patterns(t, e);
     if (s != TG_OK) {
         tg_tokenizer_close(t);

@@ -62,7 +62,10 @@ typedef struct tg_gguf_vocab {
     const tg_str *merges; /* [n_merges] "left right" */
     int32_t n_tokens, n_merges;
     int64_t bos_id, eos_id, unk_id, pad_id; /* as in the file: checked against n_tokens */
-    tg_given add_bos, add_eos, add_space_prefix;
+    int64_t cls_id, sep_id;                 /* of model "bert" only */
+    tg_given add_bos, add_eos, add_sep, add_space_prefix, remove_extra_whitespaces;
+    tg_given lowercase, strip_accents; /* tokenizer.ggml.normalizer.* */
+    tg_str charsmap;                   /* tokenizer.ggml.precompiled_charsmap; empty: absent */
 } tg_gguf_vocab;
 
 TG_MUST_USE tg_status tg_tokenizer_compile_gguf(tg_buf *blob, const tg_gguf_vocab *v, tg_err *e);

@@ -25,7 +25,7 @@
 #include <stdatomic.h>
 
 #define TG_TOK_MAGIC "TGTOKENS"
-enum { TG_TOK_VERSION = 4, TG_TOK_ALIGN = 64 };
+enum { TG_TOK_VERSION = 5, TG_TOK_ALIGN = 64 };
 
 typedef enum tg_tok_section {
     TG_TOK_KEY_AT,    /* uint32 [n_symbols + 1]: begin of each key in KEYS */
@@ -61,16 +61,17 @@ typedef enum tg_tok_model {
 
 /* tg_tok_header.flags */
 enum {
-    TG_TOK_BYTE_LEVEL = 1,     /* symbols are bytes, not characters */
-    TG_TOK_BYTE_FALLBACK = 2,  /* a character without a symbol becomes its bytes */
-    TG_TOK_FUSE_UNK = 4,       /* a run of unknown characters is one unknown token */
-    TG_TOK_IGNORE_MERGES = 8,  /* a word that is a token is that token */
-    TG_TOK_HAS_SEAMS = 16,     /* SEAMS may cut a word before merging */
-    TG_TOK_SPELL_BYTES = 32,   /* keys are bytes: a spelling is the key in the byte alphabet */
-    TG_TOK_JOIN_SPACES = 64,   /* decoder absent: tokens are joined by spaces */
-    TG_TOK_LOSSY_BYTES = 128,  /* pieces are bytes of one UTF-8 stream */
-    TG_TOK_BYTE_RUNS = 256,    /* byte tokens in a row are a string, or all of them U+FFFD */
-    TG_TOK_CLEAN_UP = 512,     /* blanks before signs are taken out of the decoded text */
+    TG_TOK_BYTE_LEVEL = 1,    /* symbols are bytes, not characters */
+    TG_TOK_BYTE_FALLBACK = 2, /* a character without a symbol becomes its bytes */
+    TG_TOK_FUSE_UNK = 4,      /* a run of unknown characters is one unknown token */
+    TG_TOK_IGNORE_MERGES = 8, /* a word that is a token is that token */
+    TG_TOK_HAS_SEAMS = 16,    /* SEAMS may cut a word before merging */
+    TG_TOK_SPELL_BYTES = 32,  /* keys are bytes: a spelling is the key in the byte alphabet */
+    TG_TOK_JOIN_SPACES = 64,  /* decoder absent: tokens are joined by spaces */
+    TG_TOK_LOSSY_BYTES = 128, /* pieces are bytes of one UTF-8 stream */
+    TG_TOK_BYTE_RUNS = 256,   /* byte tokens in a row are a string, or all of them U+FFFD */
+    TG_TOK_CLEAN_UP = 512,    /* blanks before signs are taken out of the decoded text */
+    TG_TOK_MARK_FIRST = 2048, /* WordPiece: the prefix marks tokens that begin a word, not others */
     TG_TOK_DROP_REPEATS = 1024 /* a token like the one before prints nothing */
 };
 
@@ -168,16 +169,22 @@ typedef enum tg_tok_op {
     TG_TOK_CLEAN,         /* BERT's: control characters go, white space becomes blanks */
     TG_TOK_SPACE_CJK,     /* blanks around Chinese characters */
     TG_TOK_STRIP_NONSPACING,
-    TG_TOK_NMT,           /* SentencePiece's: the same for other characters */
-    TG_TOK_BYTE_CHARS,    /* bytes spelled in the byte alphabet */
-    TG_TOK_CHARSMAP,      /* SentencePiece's table: a its double array, b its replacements */
+    TG_TOK_NMT,        /* SentencePiece's: the same for other characters */
+    TG_TOK_BYTE_CHARS, /* bytes spelled in the byte alphabet */
+    TG_TOK_CHARSMAP, /* SentencePiece's table: a its double array, b its replacements; x: longest */
     TG_TOK_SPLIT_CLASS,   /* at characters of class y, a tg_tok_class */
     TG_TOK_SPLIT_SCRIPTS, /* where scripts change */
     TG_TOK_SPLIT_EVERY,   /* into parts of y characters */
+    TG_TOK_BLANKS,        /* SentencePiece's: blanks become a; x: TG_TOK_BLANKS_* */
     TG_TOK_OP_COUNT
 } tg_tok_op;
 
 typedef enum tg_tok_lead { TG_TOK_LEAD_ALWAYS, TG_TOK_LEAD_FIRST, TG_TOK_LEAD_COUNT } tg_tok_lead;
+
+enum {
+    TG_TOK_BLANKS_MERGE = 1, /* runs become one, and none is left at the ends */
+    TG_TOK_BLANKS_LEAD = 2   /* one before the first word, merged or not */
+};
 
 typedef enum tg_tok_behavior {
     TG_TOK_ISOLATED,
@@ -223,7 +230,7 @@ struct tg_tokenizer {
     const double *scores;
     const tg_tok_part *ends;
     tg_keytrie key_trie;
-    uint32_t inner_node; /* in key_trie, behind the mark of tokens inside a word */
+    uint32_t marked_node; /* in key_trie, behind word_prefix */
     const tg_tok_step *steps;
     const tg_tok_added *added;
     const tg_tok_node *trie[2]; /* raw, normalized */

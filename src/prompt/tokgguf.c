@@ -6,10 +6,13 @@
  * near miss gives ids that are slightly wrong and no error at all.
  *
  * "llama" is SentencePiece's BPE, whose pieces and scores tokpieces.c knows. */
+#include "prompt/tokmap.h"
 #include "prompt/tokpieces.h"
 #include "prompt/tokpre.h"
 
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static tg_tok_pieces pieces_of(const tg_gguf_vocab *v)
@@ -202,13 +205,111 @@ static tg_status build_byte_level(tg_tok_build *b, const tg_gguf_vocab *v, tg_er
     return add_affixes(b, v, pre->adds_bos, e);
 }
 
+/* ---- model "t5": SentencePiece's Unigram */
+
+/* As llama.cpp: the least score is that of normal pieces, and user pieces cost nothing. */
+static tg_status add_scores(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
+{
+    tg_tok_pieces p = pieces_of(v);
+    float least = FLT_MAX;
+    for (int32_t i = 0; i < v->n_tokens; i++) {
+        if (isnan(v->scores[i]))
+            return tg_fail(e, TG_E_CORRUPT, "tokenizer.ggml.scores[%" PRId32 "] is not a number",
+                           i);
+        int32_t type = tg_tok_piece_type(&p, i);
+        b->entries[i].score = type == TG_PIECE_USER ? 0 : (double)v->scores[i];
+        if (type == TG_PIECE_NORMAL) least = TG_MIN(least, v->scores[i]);
+    }
+    b->h.unk_score = (double)(least - 10.0f);
+    return TG_OK;
+}
+
+static tg_status build_unigram(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
+{
+    tg_tok_pieces p = pieces_of(v);
+    int n_bytes = 0;
+    bool leads = v->add_space_prefix != TG_GIVEN_FALSE;
+    int32_t blanks = (leads ? TG_TOK_BLANKS_LEAD : 0) |
+                     (v->remove_extra_whitespaces == TG_GIVEN_TRUE ? TG_TOK_BLANKS_MERGE : 0);
+    if (!v->scores)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "tokenizer.ggml.model is 't5' and tokenizer.ggml.scores is absent");
+    if (v->charsmap.len) {
+        tg_charsmap map;
+        TG_TRY(tg_charsmap_parse(&map, v->charsmap, "tokenizer.ggml.precompiled_charsmap", e));
+        TG_TRY(tg_tok_build_add_step(b, false, (tg_tok_step){.op = TG_TOK_CHARSMAP, .x = 1},
+                                     map.units, map.replacements, e));
+    }
+    TG_TRY(tg_tok_build_add_step(b, false, (tg_tok_step){.op = TG_TOK_BLANKS, .x = blanks},
+                                 tg_piece_mark, TG_STR(""), e));
+    TG_TRY(tg_tok_pieces_declare(b, &p, e));
+    TG_TRY(tg_tok_pieces_mark(b, &p, &n_bytes, e));
+    TG_TRY(add_scores(b, v, e));
+    b->h.model = TG_TOK_UNIGRAM;
+    b->h.flags |= TG_TOK_LOSSY_BYTES;
+    b->h.unk_id = b->h.unk_name_id;
+    if (leads || (blanks & TG_TOK_BLANKS_MERGE)) b->h.n_left = 1, b->h.left_cp = ' ';
+    TG_TRY(add_affixes(b, v, false, e));
+    /* Where the file does not say, EOS ends a text. */
+    if (v->add_eos == TG_GIVEN_ABSENT && b->h.eos_id >= 0) tg_ids_push(&b->suffix, b->h.eos_id);
+    return tg_ids_check(&b->suffix, e);
+}
+
+/* ---- model "bert": WordPiece, whose words begin with U+2581 here and others lose their ## */
+
+static tg_status add_bert_steps(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
+{
+    bool lowers = v->lowercase != TG_GIVEN_FALSE;
+    bool strips = v->strip_accents == TG_GIVEN_ABSENT ? lowers : v->strip_accents == TG_GIVEN_TRUE;
+    const struct {
+        tg_tok_op op;
+        bool is_wanted;
+    } steps[] = {{TG_TOK_CLEAN, true},
+                 {TG_TOK_SPACE_CJK, true},
+                 {TG_TOK_NFD, strips},
+                 {TG_TOK_STRIP_NONSPACING, strips},
+                 {TG_TOK_LOWERCASE, lowers}};
+    for (size_t i = 0; i < TG_COUNT(steps); i++)
+        if (steps[i].is_wanted)
+            TG_TRY(tg_tok_build_add_step(b, false, (tg_tok_step){.op = steps[i].op}, TG_STR(""),
+                                         TG_STR(""), e));
+    tg_tok_step split = {.op = TG_TOK_SPLIT_CLASS, .x = TG_TOK_REMOVED, .y = TG_TOK_CLASS_SPACE};
+    TG_TRY(tg_tok_build_add_step(b, true, split, TG_STR(""), TG_STR(""), e));
+    split.x = TG_TOK_ISOLATED;
+    split.y = TG_TOK_CLASS_PUNCTUATION;
+    return tg_tok_build_add_step(b, true, split, TG_STR(""), TG_STR(""), e);
+}
+
+static tg_status build_wordpiece(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
+{
+    tg_tok_pieces p = pieces_of(v);
+    int n_bytes = 0;
+    int32_t cls = TG_TOKEN_NONE, sep = TG_TOKEN_NONE;
+    TG_TRY(set_id(v, "tokenizer.ggml.cls_token_id", v->cls_id, &cls, e));
+    TG_TRY(set_id(v, "tokenizer.ggml.seperator_token_id", v->sep_id, &sep, e));
+    TG_TRY(add_bert_steps(b, v, e));
+    TG_TRY(tg_tok_pieces_declare(b, &p, e));
+    TG_TRY(tg_tok_pieces_mark(b, &p, &n_bytes, e));
+    b->h.model = TG_TOK_WORDPIECE;
+    b->h.flags |= TG_TOK_LOSSY_BYTES | TG_TOK_MARK_FIRST | TG_TOK_CLEAN_UP;
+    b->h.max_word_chars = INT32_MAX; /* GGUF has no key for it */
+    b->h.word_prefix_at = tg_tok_build_add_string(b, tg_piece_mark);
+    b->h.word_prefix_bytes = (uint32_t)tg_piece_mark.len;
+    b->h.n_left = 1;
+    b->h.left_cp = ' ';
+    b->h.unk_id = b->h.unk_name_id;
+    if (b->h.bos_id < 0) b->h.bos_id = cls;
+    TG_TRY(add_affixes(b, v, true, e));
+    if (v->add_sep != TG_GIVEN_FALSE && sep >= 0) tg_ids_push(&b->suffix, sep);
+    return tg_ids_check(&b->suffix, e);
+}
+
 static const struct {
     const char *name;
     tg_status (*build)(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e);
 } models[] = {
-    {"gpt2", build_byte_level},
-    {"llama", build_scored},
-    {"gemma4", build_gemma4},
+    {"gpt2", build_byte_level}, {"llama", build_scored},   {"gemma4", build_gemma4},
+    {"t5", build_unigram},      {"bert", build_wordpiece},
 };
 
 /* Known and not built: why, and what else there is. */

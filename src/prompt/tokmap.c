@@ -122,30 +122,34 @@ static uint32_t offset_of(uint32_t unit)
     return unit >> 10 << ((unit & 1u << 9) >> 6);
 }
 
-bool tg_charsmap_find(const tg_charsmap *m, tg_str text, tg_str *replacement)
+/* False for a place that no intact table has: the reference library would panic. */
+static bool get_replacement(const tg_charsmap *m, size_t at, tg_str *out)
+{
+    if (at >= m->replacements.len || (m->replacements.ptr[at] & 0xc0) == 0x80) return false;
+    const char *s = m->replacements.ptr + at;
+    const char *end = memchr(s, 0, m->replacements.len - at);
+    *out = (tg_str){s, end ? (size_t)(end - s) : m->replacements.len - at};
+    return true;
+}
+
+size_t tg_charsmap_find(const tg_charsmap *m, tg_str text, bool is_longest, tg_str *replacement)
 {
     uint32_t unit, at = 0;
-    if (!get_unit(m, 0, &unit)) return false;
+    size_t n_bytes = 0;
+    if (!get_unit(m, 0, &unit)) return 0;
     at ^= offset_of(unit);
     for (size_t i = 0; i < text.len && text.ptr[i]; i++) {
         uint8_t byte = (uint8_t)text.ptr[i];
         at ^= byte;
-        if (!get_unit(m, at, &unit) || (unit & (1u << 31 | 0xff)) != byte) return false;
+        if (!get_unit(m, at, &unit) || (unit & (1u << 31 | 0xff)) != byte) break;
         bool is_key = unit >> 8 & 1;
         at ^= offset_of(unit);
         if (!is_key) continue;
-        if (!get_unit(m, at, &unit)) return false;
-        size_t begin = unit & INT32_MAX;
-        /* What points elsewhere is damaged: the library would panic. */
-        if (begin >= m->replacements.len || (m->replacements.ptr[begin] & 0xc0) == 0x80)
-            return false;
-        const char *s = m->replacements.ptr + begin;
-        size_t rest = m->replacements.len - begin;
-        const char *end = memchr(s, 0, rest);
-        *replacement = (tg_str){s, end ? (size_t)(end - s) : rest};
-        return true;
+        if (!get_unit(m, at, &unit) || !get_replacement(m, unit & INT32_MAX, replacement)) break;
+        n_bytes = i + 1;
+        if (!is_longest) break;
     }
-    return false;
+    return n_bytes;
 }
 
 size_t tg_charsmap_cluster_bytes(tg_str text, size_t at)

@@ -29,10 +29,9 @@ typedef struct tg_charsmap {
 TG_MUST_USE tg_status tg_charsmap_parse(tg_charsmap *out, tg_str bytes, const char *name,
                                         tg_err *e);
 
-/* What the table says of a text of one or a few characters: true with the replacement, which may be
- * empty. As in the reference library it is that of the shortest key which the text begins with,
- * and stands for all of it; SentencePiece itself takes the longest. */
-bool tg_charsmap_find(const tg_charsmap *m, tg_str text, tg_str *replacement);
+/* The key that the text begins with, the shortest or the longest: how many bytes it has, and its
+ * replacement, which may be empty; 0 when there is none. */
+size_t tg_charsmap_find(const tg_charsmap *m, tg_str text, bool is_longest, tg_str *replacement);
 
 /* How many bytes from `at` are one character as a reader sees it: Unicode's grapheme cluster. */
 size_t tg_charsmap_cluster_bytes(tg_str text, size_t at);

@@ -234,29 +234,76 @@ static tg_status map_chars(rewrite *r, tg_span w, tg_tok_map_fn *map)
     return TG_OK;
 }
 
-/* The table is asked for a short cluster as a whole, and for its characters where it has nothing
- * on the whole: the reference library's rule. */
-static tg_status run_charsmap(rewrite *r, tg_span w)
+/* SentencePiece's own way: at each place the longest key. */
+static tg_status map_longest(rewrite *r, tg_span w, const tg_charsmap *map)
+{
+    tg_str with;
+    for (size_t i = (size_t)w.begin, end = (size_t)w.end, n; i < end; i += n) {
+        int32_t cp;
+        n = tg_charsmap_find(map, (tg_str){r->v->ptr + i, end - i}, true, &with);
+        if (n) {
+            put(r->dst, r->v, i, i + n, with.ptr, with.len);
+        } else {
+            n = decode(r->v, i, end, &cp);
+            keep(r->dst, r->v, i, i + n);
+        }
+    }
+    return TG_OK;
+}
+
+/* The reference library's way: the table is asked for a short cluster as a whole, and for its
+ * characters where it has nothing that the whole begins with. The shortest key counts, and stands
+ * for all that was asked for. */
+static tg_status map_clusters(rewrite *r, tg_span w, const tg_charsmap *map)
 {
     enum { LONGEST_KEY = 5 };
-    const tg_charsmap map = {r->a, r->b};
     tg_str word = {r->v->ptr + w.begin, (size_t)(w.end - w.begin)}, with;
     size_t base = (size_t)w.begin;
     for (size_t i = 0, end; i < word.len; i = end) {
         size_t n = tg_charsmap_cluster_bytes(word, i);
         end = i + n;
-        if (n <= LONGEST_KEY && tg_charsmap_find(&map, (tg_str){word.ptr + i, n}, &with)) {
+        if (n <= LONGEST_KEY && tg_charsmap_find(map, (tg_str){word.ptr + i, n}, false, &with)) {
             put(r->dst, r->v, base + i, base + end, with.ptr, with.len);
             continue;
         }
         for (; i < end; i += n) {
             int32_t cp;
             n = decode(r->v, base + i, base + end, &cp);
-            if (tg_charsmap_find(&map, (tg_str){word.ptr + i, n}, &with))
+            if (tg_charsmap_find(map, (tg_str){word.ptr + i, n}, false, &with))
                 put(r->dst, r->v, base + i, base + i + n, with.ptr, with.len);
             else
                 keep(r->dst, r->v, base + i, base + i + n);
         }
+    }
+    return TG_OK;
+}
+
+static tg_status run_charsmap(rewrite *r, tg_span w)
+{
+    const tg_charsmap map = {r->a, r->b};
+    return r->step->x ? map_longest(r, w, &map) : map_clusters(r, w, &map);
+}
+
+/* A mark stands for the blank before a word, or for the word's first character. */
+static tg_status run_blanks(rewrite *r, tg_span w)
+{
+    bool merges = r->step->x & TG_TOK_BLANKS_MERGE, leads = r->step->x & TG_TOK_BLANKS_LEAD;
+    bool in_word = false;
+    for (size_t i = (size_t)w.begin, n; i < (size_t)w.end; i += n) {
+        int32_t cp;
+        n = decode(r->v, i, (size_t)w.end, &cp);
+        if (cp == ' ') {
+            in_word = false;
+            if (!merges) put(r->dst, r->v, i, i + 1, r->a.ptr, r->a.len);
+            continue;
+        }
+        if (!in_word && (merges || leads)) {
+            bool has_blank = merges && i > (size_t)w.begin;
+            put(r->dst, r->v, has_blank ? i - 1 : i, has_blank ? i : i + n, r->a.ptr, r->a.len);
+            leads = false;
+        }
+        in_word = true;
+        keep(r->dst, r->v, i, i + n);
     }
     return TG_OK;
 }
@@ -563,6 +610,7 @@ static const struct {
     [TG_TOK_NMT] = {.map = tg_tok_map_nmt},
     [TG_TOK_BYTE_CHARS] = {.map = tg_tok_map_byte_chars},
     [TG_TOK_CHARSMAP] = {.rewrite = run_charsmap},
+    [TG_TOK_BLANKS] = {.rewrite = run_blanks},
     [TG_TOK_SPLIT_CLASS] = {.find_parts = find_class_parts, .most = TG_TOK_CLASS_COUNT - 1},
     [TG_TOK_SPLIT_SCRIPTS] = {.find_parts = find_script_parts},
     [TG_TOK_SPLIT_EVERY] = {.find_parts = find_equal_parts, .most = INT32_MAX},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * wordpiece.c - models that take the longest token: WordPiece from left to right, with a mark
- * before tokens that begin no word, and WordLevel, whose only tokens are words.
+ * before tokens that begin no word (in GGUF files: that begin one), and WordLevel, whose only
+ * tokens are words.
  *
  * A word that cannot be covered to its end is one unknown token, whatever its beginning was. */
 #include "prompt/tokblob.h"
@@ -16,11 +17,14 @@ static tg_status emit_unknown(tg_tok_scratch *s, const tg_tok_view *v, tg_span w
 static int32_t find_longest(const tg_tokenizer *t, const tg_tok_view *v, int32_t at,
                             int32_t word_end, bool is_inner, int32_t *end)
 {
-    uint32_t unit = is_inner ? t->inner_node : 0;
+    bool marks_first = t->h->flags & TG_TOK_MARK_FIRST, is_marked = is_inner != marks_first;
+    uint32_t unit = is_marked ? t->marked_node : 0;
     int32_t best = -1;
     for (int32_t i = at; i < word_end && unit != TG_KEYTRIE_NONE; i++) {
         unit = tg_keytrie_find_child(&t->key_trie, unit, (uint8_t)v->ptr[i]);
         if (unit == TG_KEYTRIE_NONE) break;
+        /* A mark that stands in the text is no mark. */
+        if (marks_first && is_inner && unit == t->marked_node) return -1;
         int32_t id = t->key_trie.units[unit].id;
         if ((uint32_t)id >= (uint32_t)t->h->n_vocab) continue;
         best = id;

@@ -374,21 +374,25 @@ static void read_gguf(tg_gguf_vocab *v, const tg_gguf *g, tg_arena *a)
     v->eos_id = id_of(g, "tokenizer.ggml.eos_token_id");
     v->unk_id = id_of(g, "tokenizer.ggml.unknown_token_id");
     v->pad_id = id_of(g, "tokenizer.ggml.padding_token_id");
+    v->cls_id = id_of(g, "tokenizer.ggml.cls_token_id");
+    v->sep_id = id_of(g, "tokenizer.ggml.seperator_token_id");
+    v->remove_extra_whitespaces = given(g, "tokenizer.ggml.remove_extra_whitespaces");
+    const tg_gguf_kv *map = tg_gguf_find(g, "tokenizer.ggml.precompiled_charsmap");
+    if (map) v->charsmap = (tg_str){(const char *)map->data, map->n_bytes};
     v->add_bos = given(g, "tokenizer.ggml.add_bos_token");
     v->add_eos = given(g, "tokenizer.ggml.add_eos_token");
     v->add_space_prefix = given(g, "tokenizer.ggml.add_space_prefix");
 }
 
-static bool open_model(subject *s, const char *name)
+static bool open_model(subject *s, const char *dir, const char *name)
 {
-    const char *dir = getenv("TG_MODELS");
     tg_buf path = {0};
     tg_map map;
     tg_arena a = {0};
     tg_gguf g;
     tg_gguf_vocab v;
     tg_err e = {0};
-    tg_buf_printf(&path, "%s/%s.gguf", dir ? dir : "models", name);
+    tg_buf_printf(&path, "%s/%s.gguf", dir, name);
     bool is_there = tg_path_is_file(tg_buf_cstr(&path));
     if (is_there) {
         *s = (subject){0};
@@ -405,24 +409,40 @@ static bool open_model(subject *s, const char *name)
     return is_there;
 }
 
+/* Whether the folder has the file. */
+static bool check_gguf(const char *dir, const char *name)
+{
+    subject s;
+    tg_buf path = {0};
+    if (!open_model(&s, dir, name)) return false;
+    tg_buf_printf(&path, GOLDEN "gguf-%s.json", name);
+    json_t *golden = load_golden(tg_buf_cstr(&path));
+    check_cases(name, s.t, golden);
+    json_decref(golden);
+    tg_buf_deinit(&path);
+    close_subject(&s);
+    return true;
+}
+
+/* bert's ids are those of the tokenizer that its vocabulary is from. */
+static void small_gguf_vocabularies_equal_the_reference(void **state)
+{
+    (void)state;
+    begin_comparing();
+    assert_true(check_gguf(GOLDEN, "small-t5"));
+    assert_true(check_gguf(GOLDEN, "small-bert"));
+    end_comparing(500);
+}
+
 static void gguf_vocabularies_equal_llama_cpp(void **state)
 {
     (void)state;
     static const char *const names[] = {"smollm2-135m-instruct", "gemma3-270m"};
+    const char *dir = getenv("TG_MODELS");
     int n_found = 0;
     begin_comparing();
-    for (size_t i = 0; i < TG_COUNT(names); i++) {
-        subject s;
-        tg_buf path = {0};
-        if (!open_model(&s, names[i])) continue;
-        n_found++;
-        tg_buf_printf(&path, GOLDEN "gguf-%s.json", names[i]);
-        json_t *golden = load_golden(tg_buf_cstr(&path));
-        check_cases(names[i], s.t, golden);
-        json_decref(golden);
-        tg_buf_deinit(&path);
-        close_subject(&s);
-    }
+    for (size_t i = 0; i < TG_COUNT(names); i++)
+        n_found += check_gguf(dir ? dir : "models", names[i]);
     if (n_found == 0) {
         print_message("neither TG_MODELS nor models/ holds a model\n");
         skip();
@@ -1142,6 +1162,7 @@ int main(void)
         cmocka_unit_test(small_tokenizers_equal_the_reference),
         cmocka_unit_test(trained_vocabularies_of_every_model_equal_the_reference),
         cmocka_unit_test(real_vocabularies_equal_the_reference),
+        cmocka_unit_test(small_gguf_vocabularies_equal_the_reference),
         cmocka_unit_test(gguf_vocabularies_equal_llama_cpp),
         cmocka_unit_test(the_declared_model_decides_between_merges_and_scores),
         cmocka_unit_test(text_that_is_not_utf8_is_refused_with_its_offset),
