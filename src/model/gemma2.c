@@ -65,7 +65,7 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, t
                        "%s: query_pre_attn_scalar is %g, but must be greater than 0.",
                        tg_config_get_file(c), scalar);
     h->attn_scale = (float)(1 / sqrt(scalar));
-    /* Biases are used where the checkpoint has them; the others are older names that are not read. */
+    /* Biases are used where the checkpoint has them; the others are older names, read by nobody. */
     tg_config_ignore(c, "attention_bias");
     tg_config_ignore(c, "hidden_act");
     tg_config_ignore(c, "sliding_window_size");

@@ -190,8 +190,8 @@ static int32_t find_best(subject *s, int32_t out)
 static void check_greedy(subject *s, int32_t first, int32_t n_rows)
 {
     const sequence *q = s->want->sequences;
-    tg_exec_row rows[N_SEQUENCES];
-    int32_t next[N_SEQUENCES], n_most = 0;
+    tg_exec_row rows[N_SEQUENCES] = {0};
+    int32_t next[N_SEQUENCES] = {0}, n_most = 0;
     for (int32_t r = 0; r < n_rows; r++) {
         const sequence *x = &q[first + r];
         rows[r] = (tg_exec_row){.row = r, .tokens = x->ids, .n_tokens = x->n_prompt, .n_outs = 1};
