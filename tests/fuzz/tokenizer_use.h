@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tokenizer_use.h - what must hold of every tokenizer that the compiler made, whatever the text: it
- * is refused when it is not UTF-8, and always with a sentence; asking for spans changes no id; spans
- * lie in the text; and both ways of decoding give the same whole characters. */
+ * is refused when it is not UTF-8, and never without a sentence; asking for spans changes no id;
+ * spans lie in the text; and both ways of decoding give the same whole characters. */
 #ifndef TG_TESTS_FUZZ_TOKENIZER_USE_H
 #define TG_TESTS_FUZZ_TOKENIZER_USE_H
 
