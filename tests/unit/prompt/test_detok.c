@@ -109,6 +109,79 @@ static void all_kinds_of_marks_are_accents(void **state)
     close_subject(&s);
 }
 
+/* ---- when text comes out */
+
+/* Pieces of ids one by one, and of the flush, joined by bars. */
+static void expect_pieces(const subject *s, bool skip, const int32_t *ids, size_t n,
+                          const char *want)
+{
+    tg_buf got = {0};
+    tg_detok d;
+    tg_detok_init(&d, s->t, skip);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(tg_detok_push(&d, &got, ids[i], NULL), TG_OK);
+        tg_buf_add_byte(&got, '|');
+    }
+    assert_int_equal(tg_detok_flush(&d, &got, NULL), TG_OK);
+    assert_string_equal(tg_buf_cstr(&got), want);
+    tg_detok_deinit(&d);
+    tg_buf_deinit(&got);
+}
+
+#define BROKEN "\xef\xbf\xbd" /* U+FFFD */
+#define PIECES(s, skip, want, ...)                                                                 \
+    expect_pieces(s, skip, (const int32_t[]){__VA_ARGS__},                                         \
+                  TG_COUNT(((const int32_t[]){__VA_ARGS__})), want)
+
+/* Bytes of a stream: a character comes out with its last byte, a broken one with the byte that
+ * breaks it, and what never ends with the flush. F0 9F 99 82 is a face, C3 A9 an accented e. */
+static void a_character_comes_out_with_its_last_byte(void **state)
+{
+    (void)state;
+    subject s = open_json(
+        "{\"added_tokens\":[{\"id\":9,\"content\":\"<s>\",\"special\":true}],"
+        "\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"},"
+        "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"a\":0,\"\xc3\x83\":1,"
+        "\"\xc2\xa9\":2,\"\xc3\xb0\":3,\"\xc5\x81\":4,\"\xc4\xbb\":5,\"\xc4\xa4\":6,\"a\xc3\x83\":7,"
+        "\"\xc4\xbb\xc4\xa4"
+        "a\":8}}}");
+    PIECES(&s, false, "a||\xc3\xa9|a|", 0, 1, 2, 0);
+    PIECES(&s, false, "a|\xc3\xa9|", 7, 2);
+    PIECES(&s, false,
+           "||\xf0\x9f\x99\x82"
+           "a|",
+           3, 4, 8);
+    PIECES(&s, false, "||" BROKEN "a|", 3, 4, 0);
+    PIECES(&s, false, "|" BROKEN "|" BROKEN "a|" BROKEN, 3, 3, 7);
+    PIECES(&s, false, "||" BROKEN, 3, 4);
+    PIECES(&s, false, "|" BROKEN "<s>|" BROKEN "|", 1, 9, 2);
+    PIECES(&s, true, "||\xc3\xa9|", 1, 9, 2); /* what is skipped breaks no character */
+    PIECES(&s, true, "||" BROKEN "a|", 1, 9, 0);
+    close_subject(&s);
+}
+
+/* Byte fallback: the library makes of a run of byte tokens either its characters or, where one is
+ * broken, U+FFFD for every byte, so nothing of a run can come out before it ends. */
+static void a_run_of_byte_tokens_comes_out_when_it_ends(void **state)
+{
+    (void)state;
+    subject s = open_json(
+        "{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":"
+        "\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":1}]},\"model\":{"
+        "\"type\":\"BPE\",\"merges\":[],\"byte_fallback\":true,\"vocab\":{\"a\":0,\"<0xC3>\":1,"
+        "\"<0xA9>\":2,\" \":3,\" a\":4}}}");
+    PIECES(&s, false,
+           "||\xc3\xa9"
+           "a|",
+           1, 2, 0);
+    PIECES(&s, false, "|||" BROKEN BROKEN BROKEN "a|", 1, 2, 1, 0);
+    PIECES(&s, false, "||\xc3\xa9", 1, 2);
+    /* One blank is cut off either end: the last waits until something follows. */
+    PIECES(&s, false, "a|| a|| |", 4, 3, 0, 3, 3);
+    PIECES(&s, false, "|", 3);
+    close_subject(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +189,8 @@ int main(void)
         cmocka_unit_test(a_composed_character_has_the_span_of_all_that_made_it),
         cmocka_unit_test(hangul_composes_with_true_final_consonants_only),
         cmocka_unit_test(all_kinds_of_marks_are_accents),
+        cmocka_unit_test(a_character_comes_out_with_its_last_byte),
+        cmocka_unit_test(a_run_of_byte_tokens_comes_out_when_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
