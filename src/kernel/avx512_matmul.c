@@ -26,17 +26,12 @@ enum {
     WIDTH = 8,             /* tokens that share a pass over a tile */
     BLOCK_TOKENS = 128,    /* tokens whose codes and results stay in the second-level cache */
     BLOCK_BYTES = 1 << 19, /* of those codes */
-    AHEAD = 3072,          /* bytes to prefetch where that helps */
+    NEAR = 3072,           /* bytes to prefetch where that helps: to the first-level cache */
+    FAR = 8192,            /* and to the second */
     PLAIN_TOKENS = 16      /* so that runs of 5 to 8 tokens are all there are */
 };
 
 /* ---- reading a layout */
-
-TG_INLINE void prefetch(const uint8_t *p, int n_bytes)
-{
-    for (int i = 0; i < n_bytes; i += 64)
-        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
-}
 
 /* By a constant: -4, -2, 0, 2, 4 or 6 bits. */
 TG_INLINE __m512i shift_right(__m512i x, int n)
@@ -330,22 +325,36 @@ TG_INLINE void step_min(shape s, const uint8_t *head, const uint8_t *part, int g
     }
 }
 
-/* From how many tokens on a layout prefetches by itself. The processor's window of instructions
- * spans fewer bytes the more work there is for each line, and the hardware's prefetchers then fall
- * behind; where the window spans enough, they do better alone. Time from memory over that of plain
- * loads, Zen 4, without and with it: q4_1 1.0, 1.1 (1 token), 1.30, 1.20 (2); q5_0 1.29, 1.14 (1),
- * 1.89, 1.34 (2); q6_k 1.29, 1.22 (1), 2.58, 1.45 (2); q8_0 1.10, 1.46 (4), 1.6, 1.7 (6), 2.5,
- * 2.1 (8). */
-TG_INLINE int get_slow_tokens(tg_layout l)
+/* Where the lines to be asked for lie, from those in use on; 0: nowhere. */
+typedef struct distance {
+    int32_t near, far;
+} distance;
+
+/* The processor's window of instructions spans fewer bytes the more work there is for each line,
+ * and the hardware's prefetchers then fall behind; where the window spans enough, they do better
+ * alone. Asking near into the first level makes the loads in use wait for a place among the misses
+ * (Zen 4): for several tokens the second level it is. G products a second from memory without,
+ * near, far: q8_0 4 tokens 112, 92, 91; 5: 107, 121, 143; 8: 110, 96, 167; q4_1 4: 85, 134, 147;
+ * 8: 110, 148, 156; q4_k 2: 58, 86, 118; q6_k 8: 53, 112, 116. Distances of 4 KB are too short,
+ * 6 to 12 KB alike. */
+TG_INLINE distance get_distance(const tg_matmul *m, tg_layout l, int n)
 {
     const tg_form *f = &tg_forms[l];
-    if (f->bytes >= 0) return 7;
-    return f->is_k || f->bits >= 0 ? 1 : 2;
+    if (m->prefetch_bytes) return (distance){.near = m->prefetch_bytes};
+    if (n == 1) return (distance){.near = f->is_k || f->bits >= 0 ? NEAR : 0};
+    return (distance){.far = f->bytes < 0 || n >= 5 ? FAR : 0};
 }
 
-TG_INLINE int32_t get_ahead(const tg_matmul *m, tg_layout l, int n)
+/* Asks for the lines at some distance from half g of a part. Each line of the stream once and in
+ * order: a second request for a line on its way costs as much as one for another. */
+TG_INLINE void prefetch(distance to, tg_layout l, const uint8_t *head, const uint8_t *part, int g)
 {
-    return n >= get_slow_tokens(l) && !m->prefetch_bytes ? AHEAD : m->prefetch_bytes;
+    int n = tg_forms[l].part_bytes / 64, from = g * (n / 2), end = g ? n : n / 2;
+    if (tg_forms[l].is_k && g == 0 && part == head + 64) from = -1;
+    for (int i = from; i < end && to.near; i++)
+        _mm_prefetch((const char *)part + to.near + 64 * i, _MM_HINT_T0);
+    for (int i = from; i < end && to.far; i++)
+        _mm_prefetch((const char *)part + to.far + 64 * i, _MM_HINT_T1);
 }
 
 /* Tiles [tile, end), the first at w, times n tokens from `token` on. */
@@ -354,7 +363,8 @@ TG_INLINE void multiply(const tg_matmul *m, shape s, const uint8_t *w, int32_t t
 {
     const tg_form *f = &tg_forms[s.l];
     int64_t n_parts = tg_layout_padded_cols(s.l, m->n_cols) / TG_PART_COLS;
-    int32_t ahead = token == 0 && !s.is_plain ? get_ahead(m, s.l, n) : 0;
+    distance ahead = {0};
+    if (token == 0 && !s.is_plain) ahead = get_distance(m, s.l, n);
     rows x;
     get_rows(&x, m->a8, token, n);
     for (; tile < end; tile++, w += m->tile_stride) {
@@ -365,7 +375,7 @@ TG_INLINE void multiply(const tg_matmul *m, shape s, const uint8_t *w, int32_t t
             const uint8_t *head = NULL, *part = w + p * plain_at(s.l, PIECE_END);
             if (!s.is_plain) part = tg_form_part(s.l, w, p, &head);
             for (int g = 0; g < 2; g++) {
-                if (ahead) prefetch(part + ahead + g * f->part_bytes / 2, f->part_bytes / 2);
+                if (!s.is_plain) prefetch(ahead, s.l, head, part, g);
                 if (f->is_per16)
                     step16(s, head, part, g, &x, 2 * p + g, n, acc);
                 else
