@@ -29,10 +29,14 @@ static const tg_tok_merge *find_merge(const tg_tokenizer *t, int32_t left, int32
     return NULL;
 }
 
-static int32_t find_rank(const tg_tokenizer *t, int32_t left, int32_t right)
+/* What merging the symbol with its next would give. It is kept in the symbol: a table of megabytes
+ * is not asked twice. */
+static void find_pair(const tg_tokenizer *t, tg_bpe_symbol *a, int32_t right)
 {
-    const tg_tok_merge *m = find_merge(t, left, right);
-    return m && m->rank >= 0 && m->rank < t->h->n_ranks ? m->rank : NO_RANK;
+    const tg_tok_merge *m = find_merge(t, a->id, right);
+    bool is_merge = m && m->rank >= 0 && m->rank < t->h->n_ranks;
+    a->rank = is_merge ? m->rank : NO_RANK;
+    a->merged = is_merge ? m->id : -1;
 }
 
 /* ---- symbols of a word */
@@ -128,8 +132,8 @@ static tg_status split_symbols(symbols *y, tg_err *e)
     size_t n = (size_t)(y->word.end - y->word.begin);
     if (n + 1 > s->n_symbols) {
         size_t want = TG_MAX(n + 1, (size_t)256);
-        tg_mem_free(s->symbols);
-        s->symbols = TG_NEW_ARRAY(tg_bpe_symbol, want);
+        tg_bulk_free(s->symbols, s->n_symbols * sizeof *s->symbols);
+        s->symbols = tg_bulk_new(want, sizeof *s->symbols);
         s->n_symbols = s->symbols ? want : 0;
         if (!s->symbols)
             return tg_fail_nomem(e, want * sizeof *s->symbols, "the symbols of a word");
@@ -148,26 +152,26 @@ static tg_status split_symbols(symbols *y, tg_err *e)
 
 /* ---- merging */
 
-/* Kept in the symbol, so that neither way of finding the next merge asks the table again. */
-static void update_rank(tg_tok_scratch *s, int32_t i)
+static void update_pair(tg_tok_scratch *s, int32_t i)
 {
     tg_bpe_symbol *a = &s->symbols[i];
-    a->rank = a->next < 0 ? NO_RANK : find_rank(s->t, a->id, s->symbols[a->next].id);
+    if (a->next < 0)
+        a->rank = NO_RANK;
+    else
+        find_pair(s->t, a, s->symbols[a->next].id);
 }
 
-/* Merges the symbol with its next, which then is dead: id -1. */
+/* Merges the symbol with its next, which then is dead: no pair is its own. */
 static void merge_with_next(tg_tok_scratch *s, int32_t i)
 {
     tg_bpe_symbol *a = &s->symbols[i], *b = &s->symbols[a->next];
-    const tg_tok_merge *m = find_merge(s->t, a->id, b->id);
-    a->id = m->id;
+    a->id = a->merged;
     a->end = b->end;
     a->next = b->next;
-    b->id = -1;
     b->rank = NO_RANK;
     if (a->next >= 0) s->symbols[a->next].prev = i;
-    update_rank(s, i);
-    if (a->prev >= 0) update_rank(s, a->prev);
+    update_pair(s, i);
+    if (a->prev >= 0) update_pair(s, a->prev);
 }
 
 /* Quadratic in at most SHORT_WORD symbols, which all lie in a few cache lines. */
@@ -228,10 +232,12 @@ static void emit_unknown(emitter *x, int32_t begin, int32_t end)
     x->is_unknown = true;
     if (!joins) {
         emit(x->s, x->v, h->unk_id, begin, end);
-    } else if (x->s->spans && x->s->spans->len) {
-        const tg_span *o = x->v->origin;
-        x->s->spans->ptr[x->s->spans->len - 1].end = o ? o[end - 1].end : x->v->base + end;
+        return;
     }
+    if (x->s->is_noting) x->s->noted[x->s->n_noted - 1].end = end;
+    if (!x->s->spans || !x->s->spans->len) return;
+    const tg_span *o = x->v->origin;
+    x->s->spans->ptr[x->s->spans->len - 1].end = o ? o[end - 1].end : x->v->base + end;
 }
 
 /* A character that only merges know and that no merge took is spelled in bytes, or unknown. */
@@ -264,7 +270,7 @@ tg_status tg_bpe_merge(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg
     symbols y = {.s = s, .v = v, .word = word, .unk_begin = -1};
     TG_TRY(split_symbols(&y, e));
     for (int32_t i = 0; i + 1 < y.n; i++)
-        s->symbols[i].rank = find_rank(s->t, s->symbols[i].id, s->symbols[i + 1].id);
+        find_pair(s->t, &s->symbols[i], s->symbols[i + 1].id);
     if (y.n > SHORT_WORD)
         TG_TRY(merge_by_queue(s, y.n, e));
     else if (y.n > 1)
@@ -354,6 +360,14 @@ static bool has_seam_bit(const tg_tokenizer *t, uint32_t hash)
     return t->seams[bit >> 5] >> (bit & 31) & 1;
 }
 
+/* A word without seams. With ignore_merges any token will do, whatever merging would make of it. */
+static tg_status encode_uncut(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, tg_err *e)
+{
+    bool ignores_merges = s->t->h->flags & TG_TOK_IGNORE_MERGES;
+    if (encode_whole(s, v, w, ignores_merges ? 0 : TG_TOK_IS_WHOLE)) return TG_OK;
+    return tg_bpe_merge(s, v, w, e);
+}
+
 /* Cuts the word where no token holds the two characters side by side: no merge can reach across,
  * so the parts' ids are the word's. It makes one long word, such as a text of a vocabulary without
  * pre-tokenizer, into many short ones. */
@@ -371,18 +385,14 @@ static tg_status encode_between_seams(tg_tok_scratch *s, const tg_tok_view *v, t
         TG_TRY(encode_known(s, v, (tg_span){begin, i}, true, e));
         begin = i;
     }
-    if (begin == w.begin) return tg_bpe_merge(s, v, w, e); /* the word was looked up already */
-    return encode_known(s, v, (tg_span){begin, w.end}, true, e);
+    if (begin > w.begin) return encode_known(s, v, (tg_span){begin, w.end}, true, e);
+    return encode_uncut(s, v, w, e);
 }
 
 static tg_status encode_word(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg_err *e)
 {
-    uint32_t flags = s->t->h->flags;
-    /* With ignore_merges any token will do, whatever merging would make of its key. */
-    bool ignores_merges = flags & TG_TOK_IGNORE_MERGES;
-    if (encode_whole(s, v, word, ignores_merges ? 0 : TG_TOK_IS_WHOLE)) return TG_OK;
-    if (flags & TG_TOK_HAS_SEAMS) return encode_between_seams(s, v, word, e);
-    return tg_bpe_merge(s, v, word, e);
+    bool has_seams = s->t->h->flags & TG_TOK_HAS_SEAMS;
+    return has_seams ? encode_between_seams(s, v, word, e) : encode_uncut(s, v, word, e);
 }
 
 tg_status tg_bpe_encode(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg_err *e)

@@ -8,6 +8,27 @@
 /* Below this many symbols a heap of pairs stays in the second cache (16 bytes a symbol). */
 enum { LONG_WORD = 8192 };
 
+/* Smaller blocks the allocator serves from pages that it has already. */
+enum { BULK_BYTES = 4 << 20 };
+
+void *tg_bulk_new(size_t count, size_t size)
+{
+    size_t n;
+    if (!tg_mul_size(count, size, &n)) return NULL;
+    if (n < BULK_BYTES) return tg_mem_new(n);
+    void *p = tg_mem_reserve(n);
+    if (p) tg_mem_prefer_large_pages(p, n);
+    return p;
+}
+
+void tg_bulk_free(void *p, size_t n_bytes)
+{
+    if (n_bytes < BULK_BYTES)
+        tg_mem_free(p);
+    else if (p)
+        tg_mem_unreserve(p, n_bytes);
+}
+
 static bool reserve(void **ptr, size_t *size, size_t used, size_t want, size_t item)
 {
     if (want <= *size) return true;
@@ -56,19 +77,15 @@ static uint64_t join(int32_t rank, int32_t place)
 
 /* ---- lists by rank */
 
-/* Takes links that read lists gave back first: no more are alive than the word has pairs. */
+/* Takes links that read lists gave back first. A merge reads one and pushes two at most, so that no
+ * more are ever alive than twice the word's symbols. */
 static void list_push(tg_pairs *p, int32_t rank, int32_t place)
 {
     int32_t k = p->link_free;
     if (k >= 0) {
         p->link_free = p->links[k].next;
     } else {
-        void *links = p->links;
-        if (!reserve(&links, &p->size_links, p->n_links, p->n_links + 1, sizeof *p->links)) {
-            p->is_failed = true;
-            return;
-        }
-        p->links = links;
+        TG_ASSERT(p->n_links < p->size_links);
         k = (int32_t)p->n_links++;
     }
     p->links[k] = (tg_pair_link){place, -1};
@@ -95,12 +112,6 @@ static void take_list(tg_pairs *p, int32_t rank)
     p->current = rank;
     p->n_taken = p->n_read = 0;
     for (int32_t k = p->head[rank], next; k >= 0; k = next) {
-        void *taken = p->taken;
-        if (!reserve(&taken, &p->size_taken, p->n_taken, p->n_taken + 1, sizeof *p->taken)) {
-            p->is_failed = true;
-            break;
-        }
-        p->taken = taken;
         if (p->n_taken && p->taken[p->n_taken - 1] > p->links[k].place) is_sorted = false;
         p->taken[p->n_taken++] = p->links[k].place;
         next = p->links[k].next;
@@ -109,6 +120,15 @@ static void take_list(tg_pairs *p, int32_t rank)
     }
     p->head[rank] = p->tail[rank] = -1;
     if (!is_sorted) qsort(p->taken, p->n_taken, sizeof *p->taken, compare_places);
+}
+
+static void free_lists(tg_pairs *p)
+{
+    tg_bulk_free(p->links, p->size_links * sizeof *p->links);
+    tg_bulk_free(p->taken, p->size_links * sizeof *p->taken);
+    p->links = NULL;
+    p->taken = NULL;
+    p->size_links = 0;
 }
 
 /* ---- the queue of both */
@@ -130,6 +150,16 @@ void tg_pairs_begin(tg_pairs *p, size_t n_symbols, int32_t n_ranks)
         }
         for (int32_t i = 0; i < n_ranks; i++)
             p->head[i] = p->tail[i] = -1;
+    }
+    if (2 * n_symbols > p->size_links) {
+        free_lists(p);
+        p->links = tg_bulk_new(2 * n_symbols, sizeof *p->links);
+        p->taken = tg_bulk_new(2 * n_symbols, sizeof *p->taken);
+        p->size_links = 2 * n_symbols;
+        if (!p->links || !p->taken) {
+            p->is_failed = true;
+            return;
+        }
     }
     p->current = -1;
 }
@@ -174,7 +204,6 @@ void tg_pairs_deinit(tg_pairs *p)
     tg_mem_free(p->ranks.at);
     tg_mem_free(p->head);
     tg_mem_free(p->tail);
-    tg_mem_free(p->links);
-    tg_mem_free(p->taken);
+    free_lists(p);
     *p = (tg_pairs){0};
 }

@@ -10,6 +10,12 @@
 
 #include "base/base.h"
 
+/* Zeroed memory for the items of a word. A long word's is address space that is committed when
+ * touched, in pages of 2 MB where the system has them: it is walked in no order that small pages
+ * would be kind to. Freed with the size it was made with. */
+void *tg_bulk_new(size_t count, size_t size);
+void tg_bulk_free(void *p, size_t n_bytes); /* accepts NULL */
+
 typedef struct tg_pair_heap {
     uint64_t *at; /* rank << 32 | place */
     size_t n, size;
@@ -26,7 +32,7 @@ typedef struct tg_pairs {
     int32_t *head, *tail; /* [n_ranks] into links; -1: none */
     tg_pair_link *links;
     int32_t *taken; /* the list of rank `current`, sorted; read up to n_read */
-    size_t n_links, size_links, size_taken, n_taken, n_read;
+    size_t n_links, size_links, n_taken, n_read; /* `taken` has the size of `links` */
     int32_t current, n_ranks, link_free;
     bool is_failed; /* memory was refused; pairs may be missing */
 } tg_pairs;

@@ -85,25 +85,6 @@ uint64_t tg_tok_hash(const char *key, size_t n)
     return XXH3_64bits(key, n);
 }
 
-/* Two shifts of one product: the table is a power of two in size, and ids of neighbours in the
- * vocabulary differ in their low bits only. */
-uint32_t tg_tok_merge_hash(int32_t left, int32_t right)
-{
-    uint64_t x = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
-    return (uint32_t)(x >> 32) ^ (uint32_t)(x >> 15);
-}
-
-uint32_t tg_tok_seam_hash(int32_t left_cp, int32_t right_cp)
-{
-    return tg_tok_merge_hash(left_cp, right_cp);
-}
-
-/* Beyond all code points. */
-uint32_t tg_tok_byte_seam_hash(char left, char right)
-{
-    return tg_tok_merge_hash(0x200000 | (uint8_t)left, 0x200000 | (uint8_t)right);
-}
-
 /* Printable characters of Latin-1 stand for their own byte; the other 68 bytes, in order, for the
  * characters from U+0100 on. It is the alphabet of GPT-2's vocabulary. */
 static bool stands_for_itself(int byte)

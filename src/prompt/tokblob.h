@@ -266,7 +266,8 @@ typedef struct tg_tok_text {
 } tg_tok_text;
 
 typedef struct tg_bpe_symbol {
-    int32_t id, rank; /* rank of merging with the next; INT32_MAX: none */
+    int32_t id;
+    int32_t rank, merged; /* of merging with the next, and what comes out; INT32_MAX: nothing */
     int32_t prev, next, begin, end;
 } tg_bpe_symbol;
 
@@ -339,9 +340,25 @@ tg_str tg_tok_piece_at(const tg_tokenizer *t, int32_t id, int end);
 /* tok.c: the id of a key of the model, or -1. */
 int32_t tg_tok_find_key(const tg_tokenizer *t, const char *key, size_t n);
 uint64_t tg_tok_hash(const char *key, size_t n);
-uint32_t tg_tok_merge_hash(int32_t left, int32_t right);
-uint32_t tg_tok_seam_hash(int32_t left_cp, int32_t right_cp);
-uint32_t tg_tok_byte_seam_hash(char left, char right);
+
+/* Two shifts of one product: the table is a power of two in size, and ids of neighbours in the
+ * vocabulary differ in their low bits only. */
+TG_INLINE uint32_t tg_tok_merge_hash(int32_t left, int32_t right)
+{
+    uint64_t x = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(x >> 32) ^ (uint32_t)(x >> 15);
+}
+
+TG_INLINE uint32_t tg_tok_seam_hash(int32_t left_cp, int32_t right_cp)
+{
+    return tg_tok_merge_hash(left_cp, right_cp);
+}
+
+/* Beyond all code points. */
+TG_INLINE uint32_t tg_tok_byte_seam_hash(char left, char right)
+{
+    return tg_tok_merge_hash(0x200000 | (uint8_t)left, 0x200000 | (uint8_t)right);
+}
 
 TG_INLINE tg_str tg_tok_key(const tg_tokenizer *t, int32_t id)
 {
