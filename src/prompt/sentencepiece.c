@@ -9,9 +9,11 @@
  * control pieces are no part of texts to it. transformers cuts a text at added tokens first and
  * hands the library what lies between. Both are this pipeline, with and without added tokens. */
 #include "prompt/tokconfig.h"
+#include "prompt/tokmap.h"
 #include "prompt/tokparts.h"
 #include "prompt/tokpieces.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -264,10 +266,10 @@ static tg_status read_model(sp_model *m, tg_arena *a, tg_str bytes, tg_err *e)
 
 static tg_status check_model(const sp_model *m, tg_err *e)
 {
-    static const char *const types[] = {
-        [MODEL_UNIGRAM] = "UNIGRAM", [MODEL_WORD] = "WORD", [MODEL_CHAR] = "CHAR"};
-    if (m->model_type != MODEL_BPE) {
-        bool is_known = m->model_type >= MODEL_UNIGRAM && m->model_type <= MODEL_CHAR;
+    static const char *const types[] = {[MODEL_WORD] = "WORD", [MODEL_CHAR] = "CHAR"};
+    bool is_bpe = m->model_type == MODEL_BPE;
+    if (!is_bpe && m->model_type != MODEL_UNIGRAM) {
+        bool is_known = m->model_type == MODEL_WORD || m->model_type == MODEL_CHAR;
         return tg_fail(e, TG_E_UNSUPPORTED,
                        "%s: trainer_spec.model_type is %" PRId64 " (%s), which is not built; use a "
                        "tokenizer.json of the model",
@@ -277,23 +279,35 @@ static tg_status check_model(const sp_model *m, tg_err *e)
         return tg_fail(e, TG_E_UNSUPPORTED,
                        "%s: trainer_spec.treat_whitespace_as_suffix is on, which is not built",
                        file_name);
-    if (m->charsmap.len)
-        return tg_fail(e, TG_E_UNSUPPORTED,
-                       "%s: normalizer_spec.precompiled_charsmap has %zu bytes and is not built",
-                       file_name, m->charsmap.len);
     if (m->denormalizer.len)
         return tg_fail(e, TG_E_UNSUPPORTED,
                        "%s: denormalizer_spec.precompiled_charsmap has %zu bytes and is not built",
                        file_name, m->denormalizer.len);
-    for (int32_t i = 0; i < m->n_pieces; i++)
+    /* BPE takes it apart again by how it was made in this very text. */
+    for (int32_t i = 0; is_bpe && i < m->n_pieces; i++)
         if (m->types[i] == TG_PIECE_UNUSED)
             return tg_fail(e, TG_E_UNSUPPORTED,
-                           "%s: piece %" PRId32 " '%.*s' is of the type UNUSED, which is not built",
+                           "%s: piece %" PRId32 " '%.*s' is of the type UNUSED, which is not built "
+                           "for BPE",
                            file_name, i, (int)TG_MIN(m->texts[i].len, (size_t)80), m->texts[i].ptr);
     return TG_OK;
 }
 
 /* ---- steps */
+
+/* Blanks side by side inside a replacement are no run of blanks to the library. */
+static tg_status read_charsmap(tg_charsmap *map, const sp_model *m, tg_err *e)
+{
+    TG_TRY(tg_charsmap_parse(map, m->charsmap,
+                             "tokenizer.model: normalizer_spec.precompiled_charsmap", e));
+    for (size_t i = 1; m->removes_blanks && i < map->replacements.len; i++)
+        if (map->replacements.ptr[i] == ' ' && map->replacements.ptr[i - 1] == ' ')
+            return tg_fail(e, TG_E_UNSUPPORTED,
+                           "%s: normalizer_spec.precompiled_charsmap makes two blanks of a "
+                           "character while remove_extra_whitespaces is on, which is not built",
+                           file_name);
+    return TG_OK;
+}
 
 static tg_status add_replace(tg_tok_build *b, tg_tok_op op, const char *what, tg_str with,
                              tg_err *e)
@@ -313,6 +327,12 @@ static tg_status add_steps(tg_tok_build *b, const sp_model *m, bool has_prefix, 
         TG_TRY(tg_tok_build_add_step(
             b, false, (tg_tok_step){.op = TG_TOK_PREPEND, .x = is_legacy ? 0 : TG_TOK_LEAD_FIRST},
             blank, TG_STR(""), e));
+    if (m->charsmap.len) {
+        tg_charsmap map;
+        TG_TRY(read_charsmap(&map, m, e));
+        TG_TRY(tg_tok_build_add_step(b, false, (tg_tok_step){.op = TG_TOK_CHARSMAP, .x = 1},
+                                     map.units, map.replacements, e));
+    }
     if (m->removes_blanks) {
         if (!has_prefix) TG_TRY(add_replace(b, TG_TOK_REPLACE_REGEX, "\\A +", TG_STR(""), e));
         TG_TRY(add_replace(b, TG_TOK_REPLACE_REGEX, " {2,}", blank, e));
@@ -328,17 +348,37 @@ static tg_status add_steps(tg_tok_build *b, const sp_model *m, bool has_prefix, 
     return TG_OK;
 }
 
+/* What a charsmap would make of a piece is the piece. */
+static bool is_stable(const tg_charsmap *map, tg_str s)
+{
+    while (s.len) {
+        int32_t cp;
+        tg_str with;
+        size_t n = tg_charsmap_find(map, s, true, &with);
+        if (n && !tg_str_is_equal(with, (tg_str){s.ptr, n})) return false;
+        if (!n) n = (size_t)TG_MAX(tg_utf8_decode(s.ptr, s.len, &cp), 1);
+        s.ptr += n;
+        s.len -= n;
+    }
+    return true;
+}
+
 /* A user piece is safe from normalization in the library. Here it is looked up in what
  * normalization left, so it must be something that normalization leaves. */
 static tg_status check_user_pieces(const sp_model *m, tg_err *e)
 {
-    for (int32_t i = 0; m->removes_blanks && i < m->n_pieces; i++) {
+    tg_charsmap map = {0};
+    if (m->charsmap.len) TG_TRY(read_charsmap(&map, m, e));
+    for (int32_t i = 0; i < m->n_pieces; i++) {
         tg_str s = m->texts[i];
-        if (m->types[i] == TG_PIECE_USER && memchr(s.ptr, ' ', s.len))
+        if (m->types[i] != TG_PIECE_USER) continue;
+        bool has_blank = m->removes_blanks && memchr(s.ptr, ' ', s.len);
+        if (has_blank || !is_stable(&map, s))
             return tg_fail(e, TG_E_UNSUPPORTED,
-                           "%s: the user defined piece %" PRId32 " '%.*s' holds a blank while "
-                           "remove_extra_whitespaces is on, which is not built",
-                           file_name, i, (int)TG_MIN(s.len, (size_t)80), s.ptr);
+                           "%s: the user defined piece %" PRId32 " '%.*s' is one that %s would "
+                           "change, which is not built",
+                           file_name, i, (int)TG_MIN(s.len, (size_t)80), s.ptr,
+                           has_blank ? "remove_extra_whitespaces" : "the charsmap");
     }
     return TG_OK;
 }
@@ -397,23 +437,53 @@ static tg_status unmark_added(tg_tok_build *b, tg_err *e)
     return TG_OK;
 }
 
-/* BOS where the config is silent, as "llama" of a GGUF file has it. */
-static tg_status add_affix(tg_tok_build *b, tg_err *e)
+/* What stands around a text where the config is silent: as GGUF's "llama" has it, and "t5". */
+static tg_status add_affix(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
 {
-    if (b->h.bos_id >= 0) tg_ids_push(&b->prefix, b->h.bos_id);
+    tg_str name = {0};
+    TG_TRY(tg_json_get_str(c->config, "tokenizer_class", &name, NULL, "tokenizer_config.json", e));
+    bool is_t5 = tg_str_is(name, "T5Tokenizer") || tg_str_is(name, "T5TokenizerFast");
+    int32_t id = is_t5 ? b->h.eos_id : b->h.bos_id;
+    if (id >= 0) tg_ids_push(is_t5 ? &b->suffix : &b->prefix, id);
+    TG_TRY(tg_ids_check(&b->suffix, e));
     return tg_ids_check(&b->prefix, e);
+}
+
+/* ---- the two models */
+
+/* The library gives a character without a piece 10 less than the worst of the normal ones, and a
+ * user piece nothing, whatever its score, so that it is taken almost always. */
+static tg_status build_unigram(tg_tok_build *b, const tg_tok_pieces *p, tg_err *e)
+{
+    float least = FLT_MAX;
+    b->h.model = TG_TOK_UNIGRAM;
+    b->h.flags |= TG_TOK_FLOAT_SUMS;
+    b->may_cut = false;
+    for (int32_t i = 0; i < p->n; i++) {
+        tg_tok_entry *x = &b->entries[i];
+        if (p->scores[i] != p->scores[i])
+            return tg_fail(e, TG_E_CORRUPT, "%s[%" PRId32 "] is not a number", p->score_key, i);
+        if (p->types[i] == TG_PIECE_UNUSED) x->flags &= (uint16_t)~TG_TOK_IS_MODEL;
+        if (p->types[i] != TG_PIECE_NORMAL) continue;
+        x->score = (double)p->scores[i];
+        least = TG_MIN(least, p->scores[i]);
+    }
+    b->h.unk_score = (double)(least - 10.0f);
+    return TG_OK;
 }
 
 static tg_status build(tg_tok_build *b, const sp_model *m, const tg_tok_config *c, tg_err *e)
 {
     tg_given legacy, prefix;
+    bool is_unigram = m->model_type == MODEL_UNIGRAM;
     tg_tok_pieces p = {.texts = m->texts,
                        .scores = m->scores,
                        .types = m->types,
                        .n = m->n_pieces,
                        .type_key = "tokenizer.model: the type",
                        .score_key = "tokenizer.model: pieces.score",
-                       .user_flags = TG_TOK_ADDED_NORMALIZED};
+                       .user_flags = TG_TOK_ADDED_NORMALIZED,
+                       .keeps_users = is_unigram};
     TG_TRY(check_model(m, e));
     TG_TRY(check_user_pieces(m, e));
     TG_TRY(tg_tok_config_get(c, "legacy", &legacy, e));
@@ -426,9 +496,9 @@ static tg_status build(tg_tok_build *b, const sp_model *m, const tg_tok_config *
     TG_TRY(tg_tok_config_add_listed(b, c, e));
     TG_TRY(tg_tok_config_add_named(b, c, e));
     TG_TRY(unmark_added(b, e));
-    TG_TRY(add_affix(b, e));
+    TG_TRY(add_affix(b, c, e));
     TG_TRY(tg_tok_config_apply(b, c, e));
-    return tg_tok_pieces_merge(b, &p, e);
+    return is_unigram ? build_unigram(b, &p, e) : tg_tok_pieces_merge(b, &p, e);
 }
 
 tg_status tg_tokenizer_compile_sentencepiece(tg_buf *blob, tg_str model,

@@ -25,7 +25,7 @@
 #include <stdatomic.h>
 
 #define TG_TOK_MAGIC "TGTOKENS"
-enum { TG_TOK_VERSION = 5, TG_TOK_ALIGN = 64 };
+enum { TG_TOK_VERSION = 6, TG_TOK_ALIGN = 64 };
 
 typedef enum tg_tok_section {
     TG_TOK_KEY_AT,    /* uint32 [n_symbols + 1]: begin of each key in KEYS */
@@ -72,7 +72,8 @@ enum {
     TG_TOK_BYTE_RUNS = 256,   /* byte tokens in a row are a string, or all of them U+FFFD */
     TG_TOK_CLEAN_UP = 512,    /* blanks before signs are taken out of the decoded text */
     TG_TOK_MARK_FIRST = 2048, /* WordPiece: the prefix marks tokens that begin a word, not others */
-    TG_TOK_DROP_REPEATS = 1024 /* a token like the one before prints nothing */
+    TG_TOK_DROP_REPEATS = 1024, /* a token like the one before prints nothing */
+    TG_TOK_FLOAT_SUMS = 4096    /* Unigram as SentencePiece has it, not as the reference library */
 };
 
 /* TG_TOK_FLAGS, beside the public TG_TOKEN_* */

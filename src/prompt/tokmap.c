@@ -149,7 +149,9 @@ size_t tg_charsmap_find(const tg_charsmap *m, tg_str text, bool is_longest, tg_s
         n_bytes = i + 1;
         if (!is_longest) break;
     }
-    return n_bytes;
+    /* A key that ends inside a character is damage. */
+    bool is_inside = n_bytes < text.len && ((unsigned char)text.ptr[n_bytes] & 0xc0) == 0x80;
+    return is_inside ? 0 : n_bytes;
 }
 
 size_t tg_charsmap_cluster_bytes(tg_str text, size_t at)

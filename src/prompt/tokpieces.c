@@ -47,6 +47,7 @@ tg_status tg_tok_pieces_declare(tg_tok_build *b, const tg_tok_pieces *p, tg_err 
         if (type == TG_PIECE_CONTROL || type == TG_PIECE_UNKNOWN) flags |= TG_TOKEN_SPECIAL;
         TG_TRY(tg_tok_build_add_token(b, i, p->texts[i], flags, e));
         if (type != TG_PIECE_CONTROL && type != TG_PIECE_USER && type != TG_PIECE_UNKNOWN) continue;
+        if (type == TG_PIECE_USER && p->keeps_users) continue;
         b->entries[i].flags |= TG_TOKEN_ADDED;
         uint32_t added = type == TG_PIECE_USER ? p->user_flags : TG_TOK_ADDED_SPECIAL;
         if (p->texts[i].len) TG_TRY(tg_tok_build_add_added(b, p->texts[i], i, added, e));

@@ -14,7 +14,7 @@ typedef enum tg_piece_type {
     TG_PIECE_NORMAL = 1,
     TG_PIECE_UNKNOWN,
     TG_PIECE_CONTROL,
-    TG_PIECE_USER, /* found in the text before the model sees it */
+    TG_PIECE_USER, /* taken whole wherever it stands */
     TG_PIECE_UNUSED,
     TG_PIECE_BYTE
 } tg_piece_type;
@@ -27,6 +27,7 @@ typedef struct tg_tok_pieces {
     int32_t n;
     const char *type_key, *score_key; /* what the wrapping calls them, for messages */
     uint32_t user_flags;              /* TG_TOK_ADDED_* of user pieces */
+    bool keeps_users; /* user pieces are words of the model, not found in the text before it */
 } tg_tok_pieces;
 
 extern const tg_str tg_piece_mark; /* U+2581 */

@@ -10,7 +10,8 @@
  * emitted and forgotten. A text of one word needs memory for its longest part between such places.
  *
  * Unknown characters side by side are one unknown token, or all their bytes where the vocabulary
- * has them. The reference looks the whole run up once more, as a token; so do we. */
+ * has them. The reference looks the whole run up once more, as a token; so do we, but for models of
+ * SentencePiece's own files (TG_TOK_FLOAT_SUMS), whose library does not. */
 #include "prompt/tokblob.h"
 
 enum { NO_PATH = -1 };
@@ -60,6 +61,13 @@ static tg_status ready_path(lattice *l, int32_t end, tg_err *e)
     return TG_OK;
 }
 
+/* SentencePiece adds in floats. Both terms are floats then, and the exact sum rounded once is their
+ * sum, so that ties fall as there. */
+static double add_scores(const tg_tokenizer *t, double a, double b)
+{
+    return t->h->flags & TG_TOK_FLOAT_SUMS ? (double)(float)(a + b) : a + b;
+}
+
 /* A token of n bytes at `at` offers its end a path. */
 static void offer(lattice *l, int32_t at, int32_t n, double score, int32_t id)
 {
@@ -86,7 +94,7 @@ static tg_status offer_tokens(lattice *l, int32_t at, int32_t n_char, tg_err *e)
         if (unit == TG_KEYTRIE_NONE) break;
         int32_t id = t->key_trie.units[unit].id;
         if ((uint32_t)id >= (uint32_t)t->h->n_vocab) continue;
-        offer(l, at, n, t->scores[id] + score, id);
+        offer(l, at, n, add_scores(t, t->scores[id], score), id);
         if (n == n_char) has_single = true;
     }
     if (has_single) return TG_OK;
@@ -96,7 +104,7 @@ static tg_status offer_tokens(lattice *l, int32_t at, int32_t n_char, tg_err *e)
         bool is_best = step->id == NO_PATH || t->h->unk_score + score > best;
         return is_best ? tg_tok_fail_unknown(l->v, at, e) : TG_OK;
     }
-    offer(l, at, n_char, t->h->unk_score + score, t->h->unk_id);
+    offer(l, at, n_char, add_scores(t, t->h->unk_score, score), t->h->unk_id);
     return TG_OK;
 }
 
@@ -109,7 +117,8 @@ static void emit_unknown(lattice *l)
     if (begin < 0) return;
     l->unk_begin = -1;
     const char *text = l->v->ptr + begin;
-    if (end - begin <= t->h->max_key_bytes) id = tg_tok_find_key(t, text, (size_t)(end - begin));
+    if (end - begin <= t->h->max_key_bytes && !(t->h->flags & TG_TOK_FLOAT_SUMS))
+        id = tg_tok_find_key(t, text, (size_t)(end - begin));
     bool has_bytes =
         (uint32_t)id >= (uint32_t)t->h->n_vocab && (t->h->flags & TG_TOK_BYTE_FALLBACK);
     for (int32_t i = 0; has_bytes && i < end - begin; i++)
