@@ -43,7 +43,7 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
                          const tg_dense *absent, tg_arena *a, tg_err *e)
 {
     bool is_present = false, is_needed = absent->max_positions == TG_KEY_NEEDED;
-    TG_TRY(tg_config_refuse(c, hf_refusals, TG_COUNT(hf_refusals), e));
+    if (!absent->rope) TG_TRY(tg_config_refuse(c, hf_refusals, TG_COUNT(hf_refusals), e));
     TG_TRY(tg_hparams_read_act(h, c, "hidden_act", absent->act, e));
     TG_TRY(check_bias_flags(c, ck, e));
     h->max_positions = absent->max_positions;
@@ -54,8 +54,9 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
 
     /* rope_scaling is how it was written before rope_parameters; transformers lets the older one
      * win. */
+    const char *object = absent->rope ? absent->rope : "rope_parameters";
     tg_rope_keys rope = {
-        .object = tg_rope_has_scaling(c) ? "rope_scaling" : "rope_parameters",
+        .object = tg_rope_has_scaling(c) ? "rope_scaling" : object,
         .theta_key = "rope_theta",
         .theta_absent = absent->rope_theta,
         .part_absent = absent->rotary_part,

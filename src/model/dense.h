@@ -14,6 +14,7 @@ typedef struct tg_dense {
     int32_t n_vocab;       /* likewise */
     int32_t head_dim;      /* 0: width / heads */
     double rotary_part;    /* of a head; 0: all */
+    const char *rope;      /* the object of rotary settings; NULL: rope_parameters */
     const char *act;
     bool is_tied;
 } tg_dense;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * llama.c - Llama 2 and 3, and what copied them unchanged but for numbers: SmolLM2, Yi, TinyLlama,
- * Falcon 3, and Mistral and Ministral, whose layers see a window.
+ * Falcon 3, and Mistral and Ministral, whose layers see a window, also inside Mistral Small 3.
  *
- * Truth: transformers' models/llama, models/mistral and models/ministral. GGUF files hold the rows
+ * Truth: transformers' models/llama, mistral, ministral and mistral3. GGUF files hold the rows
  * of q and k (biases too) with the rotary halves of each head interleaved, because ggml rotates
  * neighbours for this family. */
 #include "model/block.h"
@@ -18,6 +18,36 @@ static const tg_dense absent = {
     .act = "silu",
 };
 
+/* Where the text model's tensors are: alone, and inside Mistral Small 3, which also sees, as
+ * transformers before and since version 5 names them. */
+static const char *const hf_prefixes[] = {
+    "model.",
+    "language_model.model.",
+    "model.language_model.",
+    NULL,
+};
+
+static const char *const ignored_tensors[] = {
+    "rotary_emb.inv_freq",
+    "rope_freqs.weight",
+    "rope_factors_short.weight",
+    "rope_factors_long.weight",
+    "vision_tower.",
+    "multi_modal_projector.",
+    NULL,
+};
+
+/* Keys of the part that sees. */
+static void ignore_vision(tg_config *c)
+{
+    static const char *const keys[] = {
+        "vision_config",        "image_token_index",  "multimodal_projector_bias", "image_token_id",
+        "projector_hidden_act", "spatial_merge_size", "vision_feature_layer",
+    };
+    for (size_t i = 0; i < TG_COUNT(keys); i++)
+        tg_config_ignore(c, keys[i]);
+}
+
 /* Mistral's window holds in every layer unless layer_types says otherwise. A config without the key
  * means 4096 (MistralConfig's default), one with null means none, and use_sliding_window can switch
  * it off. A Llama config's sliding_window is not used by Llama, and stays an unknown key. */
@@ -29,7 +59,8 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     TG_TRY(tg_dense_read(h, c, ck, &absent, a, e));
     if (tg_config_get_kind(c) == TG_CHECKPOINT_GGUF) return TG_OK;
     TG_TRY(tg_config_get_str(c, "/model_type", &type, &is_present, e));
-    if (!tg_str_is(type, "mistral") && !tg_str_is(type, "ministral")) return TG_OK;
+    if (tg_str_is(type, "llama")) return TG_OK;
+    if (tg_str_is(type, "mistral3")) ignore_vision(c);
     return tg_hparams_read_window(h, c, ck, 4096, true, &has_types, e);
 }
 
@@ -40,12 +71,13 @@ static void forward(tg_build *b, const tg_hparams *h)
 
 const tg_arch tg_arch_llama = {
     .name = "llama",
-    .hf_types = {"llama", "mistral", "ministral"},
+    .hf_types = {"llama", "mistral", "ministral", "mistral3"},
     .gguf_arch = "llama",
     .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_attention, &tg_rules_ffn_norm,
               &tg_rules_glu},
     .gguf_has_pairs = true,
-    .ignored_tensors = tg_ignored_rope_tensors,
+    .hf_prefixes = hf_prefixes,
+    .ignored_tensors = ignored_tensors,
     .read_hparams = read_hparams,
     .forward = forward,
 };

@@ -68,6 +68,29 @@ def rope(kind, theta=10000.0, **kw):
     return {"rope_type": kind, "rope_theta": theta} | kw
 
 
+class Mistral3:
+    """A text model's files as those of Mistral Small 3: nested keys, longer names, and a part that
+    sees."""
+
+    def rename(self, name):
+        return name.replace("model.", "model.language_model.", 1)
+
+    def change_config(self, config):
+        text = dict(config)
+        config.clear()
+        config |= dict(model_type="mistral3", architectures=["Mistral3ForConditionalGeneration"],
+                       dtype="bfloat16", image_token_index=10, projector_hidden_act="gelu",
+                       multimodal_projector_bias=False, spatial_merge_size=2,
+                       vision_feature_layer=-1, vision_config={"model_type": "pixtral"},
+                       text_config=text)
+
+    def change_tensors(self, tensors, config):
+        out = {self.rename(name): t for name, t in tensors.items()}
+        out["model.vision_tower.patch_conv.weight"] = torch.zeros(2, 2)
+        out["model.multi_modal_projector.linear_1.weight"] = torch.zeros(2, 2)
+        return out
+
+
 SHORT = [1.0 + 0.1 * i for i in range(4)]
 LONG = [1.0 + 0.9 * i for i in range(4)]
 
@@ -90,6 +113,9 @@ CONFIGS = {
         "none": row("mistral", sliding_window=None, head_dim=16, old=True),
         "ministral": row("ministral", head_dim=8, sliding_window=16, num_hidden_layers=4, gguf=False,
                          layer_types=["full_attention", "sliding_attention"] * 2),
+    },
+    "mistral3": {
+        "small": row("mistral", sliding_window=None, head_dim=16, become=Mistral3(), gguf=False),
     },
     "qwen2": {
         "plain": row("qwen2"),
@@ -174,6 +200,24 @@ CONFIGS = {
                    rope_parameters=rope("default", 4000000.0), old=True),
         "bias": row("cohere", num_key_value_heads=1, attention_bias=True, logit_scale=1.0,
                     tie_word_embeddings=True, gguf=False),
+    },
+    "cohere2": {
+        "plain": row("cohere2", num_hidden_layers=4, intermediate_size=32, sliding_window=16,
+                     num_key_value_heads=1, logit_scale=0.7, tie_word_embeddings=True, gguf=False),
+        "types": row("cohere2", sliding_window=16, logit_scale=1.5, tie_word_embeddings=True,
+                     layer_types=["full_attention", "sliding_attention"], gguf=False),
+        "bias": row("cohere2", sliding_window=16, attention_bias=True, num_key_value_heads=4,
+                    layer_types=["sliding_attention", "full_attention"], logit_scale=1.0,
+                    tie_word_embeddings=True, gguf=False),
+    },
+    "olmo3": {
+        "plain": row("olmo3", sliding_window=16, num_hidden_layers=4, intermediate_size=24,
+                     num_attention_heads=2, num_key_value_heads=1, head_dim=8, rope_parameters={
+                         "full_attention": rope("yarn", 500000.0, factor=4.0,
+                                                original_max_position_embeddings=64),
+                         "sliding_attention": rope("default", 500000.0)}),
+        "types": row("olmo3", sliding_window=16, gguf=False,
+                     layer_types=["full_attention", "sliding_attention"]),
     },
     "stablelm": {
         "plain": row("stablelm", num_attention_heads=2,
