@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * olmo2.c - OLMo 2: Llama with norms behind attention and feed-forward instead of before them, and
- * q and k normed over all heads together.
+ * olmo2.c - OLMo 2 and 3: Llama with norms behind attention and feed-forward instead of before
+ * them, and q and k normed over all heads together. In OLMo 3 three layers of four see a window, and
+ * only the others' rotation is scaled.
  *
- * Truth: transformers' models/olmo2 and llama.cpp's olmo2, whose files do not permute q and k. */
+ * Truth: transformers' models/olmo2 and olmo3, and llama.cpp's olmo2, whose files do not permute q
+ * and k. */
 #include "model/block.h"
 #include "model/dense.h"
 #include "model/rules.h"
@@ -29,11 +31,77 @@ static const tg_dense absent = {
     .act = "silu",
 };
 
+static const tg_dense absent3 = {
+    .rope_theta = 500000,
+    .norm_eps = 1e-5,
+    .max_positions = 2048,
+    .n_vocab = 50304,
+    .rope = "rope_parameters.full_attention",
+    .act = "silu",
+};
+
+/* Three layers of four where nothing says which. */
+static void set_pattern(tg_hparams *h)
+{
+    for (int32_t l = 0; l < h->n_layers; l++)
+        h->is_sliding[l] = h->window > 0 && (l + 1) % 4 != 0;
+}
+
+static tg_status read_hf_olmo3(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
+                               tg_err *e)
+{
+    bool has_types = false;
+    /* One theta for both kinds of layers before transformers 5 had an object for each. */
+    tg_rope_keys sliding = {
+        .object = "rope_parameters.sliding_attention",
+        .theta_key = "rope_theta",
+        .theta_absent = absent3.rope_theta,
+    };
+    TG_TRY(tg_dense_read(h, c, ck, &absent3, a, e));
+    TG_TRY(tg_rope_read_hf(&h->ropes[1], h, c, &sliding, a, e));
+    TG_TRY(tg_hparams_read_window(h, c, ck, 4096, true, &has_types, e));
+    if (!has_types) set_pattern(h);
+    return TG_OK;
+}
+
+/* OLMo 3's files say olmo2 too: they have a window. What slides is not scaled. */
+static tg_status read_gguf(tg_hparams *h, tg_config *c, tg_err *e)
+{
+    const bool *list = NULL;
+    int32_t n = 0;
+    bool is_present = false;
+    double theta = h->ropes[0].theta;
+    if (h->window == 0) return TG_OK;
+    TG_TRY(tg_config_get_f64(c, "*.rope.freq_base_swa", &theta, &is_present, e));
+    if (!(theta > 1))
+        return tg_fail(e, TG_E_CORRUPT, "%s: rope.freq_base_swa is %g, but must be greater than 1.",
+                       tg_config_get_file(c), theta);
+    h->ropes[1] = (tg_rope_spec){.rotary_dim = h->ropes[0].rotary_dim,
+                                 .theta = theta,
+                                 .factor = 1,
+                                 .attention_factor = 1,
+                                 .original_max_positions = h->max_positions};
+    set_pattern(h);
+    TG_TRY(tg_config_get_bools(c, "*.attention.sliding_window_pattern", &list, &n, &is_present, e));
+    if (is_present && n != h->n_layers)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: attention.sliding_window_pattern has %d entries for %d layers.",
+                       tg_config_get_file(c), n, h->n_layers);
+    for (int32_t l = 0; l < n && is_present; l++)
+        h->is_sliding[l] = list[l];
+    return TG_OK;
+}
+
 static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
                               tg_err *e)
 {
+    tg_str type = {0};
+    bool is_gguf = tg_config_get_kind(c) == TG_CHECKPOINT_GGUF, is_present = false;
     h->is_qk_norm_whole = true;
-    return tg_dense_read(h, c, ck, &absent, a, e);
+    if (!is_gguf) TG_TRY(tg_config_get_str(c, "/model_type", &type, &is_present, e));
+    if (tg_str_is(type, "olmo3")) return read_hf_olmo3(h, c, ck, a, e);
+    TG_TRY(tg_dense_read(h, c, ck, &absent, a, e));
+    return is_gguf ? read_gguf(h, c, e) : TG_OK;
 }
 
 static void forward(tg_build *b, const tg_hparams *h)
@@ -43,7 +111,7 @@ static void forward(tg_build *b, const tg_hparams *h)
 
 const tg_arch tg_arch_olmo2 = {
     .name = "olmo2",
-    .hf_types = {"olmo2"},
+    .hf_types = {"olmo2", "olmo3"},
     .gguf_arch = "olmo2",
     .rules = {&tg_rules_ends, &tg_rules_attention, &tg_rules_glu, &own_rules},
     .ignored_tensors = tg_ignored_rope_tensors,
