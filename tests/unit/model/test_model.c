@@ -132,13 +132,13 @@ static void a_common_prefix_is_pointed_out(void **state)
     static char names[N_LLAMA][80];
     shape list[N_LLAMA];
     for (int i = 0; i < N_LLAMA; i++) {
-        snprintf(names[i], sizeof names[i], "language_model.%s", llama[i].name);
+        snprintf(names[i], sizeof names[i], "text_model.%s", llama[i].name);
         list[i] = llama[i];
         list[i].name = names[i];
     }
     check_refused(open_tensors(list, N_LLAMA), TG_E_CORRUPT,
                   WORDS("11 tensors are missing", "11 tensors are not known", "'model.embed_tokens",
-                        "'language_model.model.", "have 'language_model.' in front"));
+                        "'text_model.model.", "have 'text_model.' in front"));
     for (int i = 0; i < N_LLAMA; i++)
         list[i].name = llama[i].name + strlen("model.");
     check_refused(open_tensors(list, N_LLAMA), TG_E_CORRUPT,
