@@ -24,7 +24,7 @@ static bool ask(probe *p, const char *messages, bool has_tools)
 {
     static const char tool[] = "[{\"type\": \"function\", \"function\": {\"name\": \"qfn\", "
                                "\"description\": \"q\", \"parameters\": {\"type\": \"object\", "
-                               "\"properties\": {\"qkey\": {\"type\": \"string\"}}}}}]";
+                               "\"properties\": {\"qparam\": {\"type\": \"string\"}}}}}]";
     json_t *context = json_copy(p->tokens), *list = NULL, *tools = NULL;
     tg_err e = {0};
     tg_status s = tg_json_parse(&list, tg_str_from_cstr(messages), "question", &e);
@@ -77,10 +77,9 @@ static bool is_list_shown(const probe *p)
            has(p, "\"text\":\"Qneedle") || has(p, "\\\"text\\\": \\\"Qneedle");
 }
 
-static void ask_content(probe *p, tg_habits *h, tg_role role)
+static void ask_content(probe *p, tg_habits *h, tg_role role, bool has_tools)
 {
     char turn[800];
-    bool has_tools = role == TG_ROLE_TOOL;
     print_turn(turn, sizeof turn, role, "\"Qneedle\"");
     h->takes_text[role] = ask(p, turn, has_tools) && has(p, "Qneedle");
     print_turn(turn, sizeof turn, role, "[{\"type\": \"text\", \"text\": \"Qneedle\"}]");
@@ -102,13 +101,29 @@ static void print_call(char *out, size_t size, const char *blank, const char *ar
 static const char object[] = "{\"qkey\": \"Qneedle\"}",
                   json_text[] = "\"{\\\"qkey\\\": \\\"Qneedle\\\"}\"";
 
-static bool takes_call(probe *p, const char *blank, bool is_text)
+static bool takes_call(probe *p, const char *blank, bool is_text, bool *is_rendered)
 {
     char turn[800];
     print_call(turn, sizeof turn, blank, is_text ? json_text : object);
-    if (!ask(p, turn, true) || !has(p, "Qneedle") || has(p, "None")) return false;
+    if (!ask(p, turn, true)) return false;
+    *is_rendered = true;
+    if (!has(p, "Qneedle") || (strstr(blank, "null") && (has(p, "None") || has(p, "null"))))
+        return false;
     /* Text written as a JSON string once more, or an object printed as Python does. */
     return !has(p, is_text ? "\\\"qkey" : "'qkey'");
+}
+
+/* Text is taken where it gives what its object gives, or an object cannot be given: a template that
+ * writes arguments in a form of its own may put text into it as it is. */
+static void ask_arguments(probe *p, tg_habits *h, const char *blank, bool *is_rendered)
+{
+    h->takes_object = takes_call(p, blank, false, is_rendered);
+    tg_buf of_object = p->text;
+    p->text = (tg_buf){0};
+    h->takes_json = takes_call(p, blank, true, is_rendered);
+    if (h->takes_object && !tg_str_is_equal(tg_buf_str(&of_object), tg_buf_str(&p->text)))
+        h->takes_json = false;
+    tg_buf_deinit(&of_object);
 }
 
 static void ask_calls(probe *p, tg_habits *h)
@@ -118,21 +133,29 @@ static void ask_calls(probe *p, tg_habits *h)
         [TG_BLANK_NULL] = "\"content\": null, ",
         [TG_BLANK_EMPTY] = "\"content\": \"\", ",
     };
+    bool is_any_rendered = false;
     for (size_t i = 0; i < TG_COUNT(blanks); i++) {
-        h->takes_object = takes_call(p, blanks[i], false);
-        h->takes_json = takes_call(p, blanks[i], true);
-        h->blank = (tg_blank)i;
-        if (h->takes_object || h->takes_json) return;
+        bool is_rendered = false;
+        ask_arguments(p, h, blanks[i], &is_rendered);
+        bool is_taken = h->takes_object || h->takes_json;
+        /* Of one that leaves calls out, a form that it renders at all; null only for want of others,
+         * since it may print it. */
+        bool is_better = is_rendered && (!is_any_rendered || h->blank == TG_BLANK_NULL);
+        if (is_taken || is_better) h->blank = (tg_blank)i;
+        if (is_taken) return;
+        is_any_rendered |= is_rendered;
     }
-    h->blank = TG_BLANK_ABSENT; /* it knows no tools */
 }
 
 tg_status tg_habits_find(tg_habits *out, const tg_template *t, json_t *tokens, tg_err *e)
 {
     probe p = {.t = t, .tokens = tokens, .e = e, .status = TG_OK};
     *out = (tg_habits){.blank = TG_BLANK_ABSENT};
-    for (int role = 0; role < TG_ROLE_COUNT; role++)
-        ask_content(&p, out, (tg_role)role);
+    for (int role = 0; role < TG_ROLE_COUNT; role++) {
+        ask_content(&p, out, (tg_role)role, role == TG_ROLE_TOOL);
+        if (!out->takes_text[role] && !out->takes_parts[role]) /* some render nothing without */
+            ask_content(&p, out, (tg_role)role, true);
+    }
     ask_calls(&p, out);
     tg_buf_deinit(&p.text);
     return p.status;

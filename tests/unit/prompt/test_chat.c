@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 Which template renders a conversation, and in what form the
  * template sees it. Expected texts are what the short templates say when read by eye; that they are
  * Jinja is shown in test_template. */
+#include "base/file.h"
 #include "base/mem.h"
 #include "check.h"
 #include "prompt/chat.h"
@@ -25,7 +26,7 @@ typedef struct asked {
 /* The prompt, or NULL and an error; the text is kept until the next call. */
 static const char *render(tg_chat *c, const asked *a, tg_err *e)
 {
-    static char text[4096];
+    static char text[65536];
     json_t *messages = parse(a->messages), *tools = parse(a->tools);
     json_t *documents = parse(a->documents), *kwargs = parse(a->kwargs);
     tg_conversation q = {messages, tools, documents, kwargs, a->name, !a->has_no_prompt};
@@ -372,6 +373,77 @@ static void a_message_that_only_calls_has_the_content_its_template_takes(void **
     }
 }
 
+/* ---- the templates that models ship (tools/fetch-templates) */
+
+static char *load_real(const char *name)
+{
+    char path[512];
+    const char *dir = getenv("TG_TEMPLATES"), *models = getenv("TG_MODELS");
+    tg_buf b = {0};
+    snprintf(path, sizeof path, "%s%s/%s.jinja",
+             dir      ? dir
+             : models ? models
+                      : "models",
+             dir ? "" : "/templates", name);
+    if (!tg_path_is_file(path) || tg_file_load(&b, path, 1 << 20, NULL) != TG_OK) return NULL;
+    char *text = strdup(tg_buf_cstr(&b));
+    tg_buf_deinit(&b);
+    return text;
+}
+
+/* Renders both; 1 where both give the same text, 0 where neither gives one. */
+static int compare_forms(tg_chat *c, const char *name, const char *one, const char *other)
+{
+    tg_err e, e2;
+    asked a = {.messages = one, .tools = TOOLS}, b = {.messages = other, .tools = TOOLS};
+    const char *text = render(c, &a, &e);
+    char *kept = text ? strdup(text) : NULL;
+    text = render(c, &b, &e2);
+    if (!kept != !text || (kept && strcmp(kept, text) != 0))
+        fail_msg("%s\n--- %s\n%s\n--- %s\n%s", name, one, kept ? kept : e.msg, other,
+                 text ? text : e2.msg);
+    bool is_text = kept != NULL;
+    free(kept);
+    return is_text;
+}
+
+#define TURN(content) "[{\"role\": \"user\", \"content\": " content "}]"
+#define TURNS(content)                                                                             \
+    "[{\"role\": \"user\", \"content\": \"u\"}, {\"role\": \"assistant\", \"content\": " content   \
+    "}, {\"role\": \"user\", \"content\": \"v\"}]"
+#define PART "[{\"type\": \"text\", \"text\": \"some text\"}]"
+
+static void both_forms_of_a_message_give_one_text_in_every_template_that_models_ship(void **state)
+{
+    (void)state;
+    json_t *real, *row;
+    const char *name;
+    int n_templates = 0, n_texts = 0;
+    assert_int_equal(tg_json_load(&real, "tests/golden/template/real.json", NULL), TG_OK);
+    json_object_foreach(real, name, row)
+    {
+        char *source = load_real(name);
+        if (!source) continue;
+        tg_chat *c = open_chat(source, "");
+        n_texts += compare_forms(c, name, TURN("\"some text\""), TURN(PART));
+        n_texts += compare_forms(c, name, TURNS("\"some text\""), TURNS(PART));
+        n_texts += compare_forms(c, name, CALL("", "{\"a\": [1, 0.1, true, null]}"),
+                                 CALL("", "\"{\\\"a\\\": [1, 0.1, true, null]}\""));
+        n_texts += compare_forms(c, name, CALL("\"content\": null, ", "{\"a\": 1}"),
+                                 CALL("", "{\"a\": 1}"));
+        tg_chat_free(c);
+        free(source);
+        n_templates++;
+    }
+    json_decref(real);
+    if (n_templates == 0) {
+        fprintf(stderr, "the templates of models are not here: see tools/fetch-templates\n");
+        skip();
+    }
+    printf("%d templates, %d of %d pairs are texts\n", n_templates, n_texts, n_templates * 4);
+    assert_true(n_texts > n_templates * 3);
+}
+
 /* ---- threads, memory */
 
 static void *render_often(void *chat)
@@ -451,6 +523,7 @@ int main(void)
         cmocka_unit_test(arguments_get_the_form_that_the_template_takes),
         cmocka_unit_test(arguments_that_are_no_object_are_refused_or_stay_text),
         cmocka_unit_test(a_message_that_only_calls_has_the_content_its_template_takes),
+        cmocka_unit_test(both_forms_of_a_message_give_one_text_in_every_template_that_models_ship),
         cmocka_unit_test(threads_share_the_templates_of_a_model),
         cmocka_unit_test(a_refused_allocation_is_an_error),
     };
