@@ -138,8 +138,8 @@ static void ask_calls(probe *p, tg_habits *h)
         bool is_rendered = false;
         ask_arguments(p, h, blanks[i], &is_rendered);
         bool is_taken = h->takes_object || h->takes_json;
-        /* Of one that leaves calls out, a form that it renders at all; null only for want of others,
-         * since it may print it. */
+        /* Of one that leaves calls out, a form that it renders at all; null only for want of
+         * others, since it may print it. */
         bool is_better = is_rendered && (!is_any_rendered || h->blank == TG_BLANK_NULL);
         if (is_taken || is_better) h->blank = (tg_blank)i;
         if (is_taken) return;
