@@ -66,6 +66,7 @@ static tg_status read_gguf_vocab(tg_gguf_vocab *v, const tg_gguf *g, tg_arena *a
     *v = (tg_gguf_vocab){0};
     TG_TRY(tg_gguf_get_str(g, "tokenizer.ggml.model", &v->model, &is_present, e));
     if (!is_present) return TG_OK;
+    TG_TRY(tg_gguf_get_str(g, "general.name", &v->model_name, &is_present, e));
     TG_TRY(tg_gguf_get_str(g, "tokenizer.ggml.pre", &v->pre, &is_present, e));
     TG_TRY(tg_gguf_get_strs(g, "tokenizer.ggml.tokens", a, &tokens, &n_tokens, &is_present, e));
     TG_TRY(tg_gguf_get_strs(g, "tokenizer.ggml.merges", a, &merges, &n_merges, &is_present, e));

@@ -66,6 +66,7 @@ typedef struct tg_gguf_vocab {
     tg_given add_bos, add_eos, add_sep, add_space_prefix, remove_extra_whitespaces;
     tg_given lowercase, strip_accents; /* tokenizer.ggml.normalizer.* */
     tg_str charsmap;                   /* tokenizer.ggml.precompiled_charsmap; empty: absent */
+    tg_str model_name;                 /* general.name: some tokens swallow blanks by it alone */
 } tg_gguf_vocab;
 
 TG_MUST_USE tg_status tg_tokenizer_compile_gguf(tg_buf *blob, const tg_gguf_vocab *v, tg_err *e);

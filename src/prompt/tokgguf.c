@@ -144,6 +144,37 @@ static tg_status build_scored(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e
     return add_affixes(b, v, true, e);
 }
 
+/* ---- tokens that swallow the blanks behind them
+ *
+ * No key says which; llama.cpp goes by the model's name, and so must who reads its files. */
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c | 32) : c;
+}
+
+static bool has_name(tg_str name, const char *part)
+{
+    size_t n = strlen(part), k = 0;
+    for (size_t i = 0; i + n <= name.len && k < n; i++)
+        for (k = 0; k < n && lower(name.ptr[i + k]) == part[k];)
+            k++;
+    return k == n;
+}
+
+/* Of Phi 3, every added token but three, as its tokenizer.json has it. */
+static void set_rstrip(tg_tok_build *b, const tg_gguf_vocab *v)
+{
+    static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
+    if (!has_name(v->model_name, "phi-3") && !has_name(v->model_name, "phi3")) return;
+    for (int32_t i = 0; i < b->n_added; i++) {
+        bool is_other = false;
+        for (size_t k = 0; k < TG_COUNT(others); k++)
+            is_other = is_other || tg_str_is(b->added[i].content, others[k]);
+        if (!is_other) b->added[i].flags |= TG_TOK_ADDED_RSTRIP;
+    }
+}
+
 /* ---- listed merges over marked text: Gemma 4 and what goes its way */
 
 static tg_status build_marked(tg_tok_build *b, const tg_gguf_vocab *v, const tg_tok_pre *pre,
@@ -346,6 +377,7 @@ tg_status tg_tokenizer_compile_gguf(tg_buf *blob, const tg_gguf_vocab *v, tg_err
         tg_tok_build_init(&b);
         tg_status s = set_ids(&b, v, e);
         if (s == TG_OK) s = models[i].build(&b, v, e);
+        set_rstrip(&b, v);
         if (s == TG_OK) s = tg_tok_build_finish(&b, blob, e);
         tg_tok_build_deinit(&b);
         return s;

@@ -643,6 +643,47 @@ static void marked_vocabularies_go_by_their_pre_tokenizer(void **state)
     }
 }
 
+/* A21. llama.cpp gives <|end|> of a Phi-3 file the blanks behind it, <s> none of them. */
+static void phi_3_swallows_blanks_by_its_name(void **state)
+{
+    (void)state;
+    const tg_str tokens[] = {TG_STR("<s>"), TG_STR("<|end|>"), TG_STR("a"), TG_STR("\xc4\x8a")};
+    static const int32_t types[] = {3, 3, 1, 1}, swallowed[] = {1, 2, 0, 3, 2},
+                         kept[] = {1, 3, 3, 2, 0, 3, 2};
+    tg_gguf_vocab v = {.model = TG_STR("gpt2"),
+                       .pre = TG_STR("gpt-2"),
+                       .tokens = tokens,
+                       .types = types,
+                       .merges = tokens,
+                       .n_tokens = 4,
+                       .bos_id = TG_TOKEN_NONE,
+                       .eos_id = TG_TOKEN_NONE,
+                       .unk_id = TG_TOKEN_NONE,
+                       .pad_id = TG_TOKEN_NONE};
+    static const struct {
+        const char *name;
+        const int32_t *want;
+        size_t n;
+    } rows[] = {
+        {"Phi-3 Mini", swallowed, 5}, {"PHI3", swallowed, 5}, {"Phi 2", kept, 7}, {"", kept, 7}};
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        tg_buf blob = {0};
+        tg_tokenizer *t = NULL;
+        tg_ids ids = {0};
+        v.model_name = tg_str_from_cstr(rows[i].name);
+        assert_int_equal(tg_tokenizer_compile_gguf(&blob, &v, NULL), TG_OK);
+        assert_int_equal(tg_tokenizer_open(&t, blob.ptr, blob.len, NULL), TG_OK);
+        tg_encode_options o = {.parse_special = true};
+        assert_int_equal(tg_tokenizer_encode(&ids, t, TG_STR("<|end|>\n\na<s>\na"), &o, NULL),
+                         TG_OK);
+        assert_int_equal(ids.len, rows[i].n);
+        assert_memory_equal(ids.ptr, rows[i].want, rows[i].n * sizeof *ids.ptr);
+        tg_ids_deinit(&ids);
+        tg_tokenizer_close(t);
+        tg_buf_deinit(&blob);
+    }
+}
+
 static void gguf_models_that_are_not_built_are_refused_by_name(void **state)
 {
     (void)state;
@@ -669,6 +710,7 @@ int main(void)
         cmocka_unit_test(damaged_tiktoken_files_are_refused),
         cmocka_unit_test(words_are_cut_as_each_name_says),
         cmocka_unit_test(marked_vocabularies_go_by_their_pre_tokenizer),
+        cmocka_unit_test(phi_3_swallows_blanks_by_its_name),
         cmocka_unit_test(gguf_models_that_are_not_built_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
