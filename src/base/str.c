@@ -199,6 +199,14 @@ size_t tg_utf8_find_invalid(tg_str s)
 {
     size_t i = 0;
     while (i < s.len) {
+        uint64_t eight; /* letters of ASCII at once: the top bit of none is set */
+        if (s.len - i >= sizeof eight) {
+            memcpy(&eight, s.ptr + i, sizeof eight);
+            if ((eight & 0x8080808080808080u) == 0) {
+                i += sizeof eight;
+                continue;
+            }
+        }
         int32_t cp;
         int n = tg_utf8_decode(s.ptr + i, s.len - i, &cp);
         if (n == 0) break;

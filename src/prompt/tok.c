@@ -31,12 +31,12 @@ static bool grow(void **ptr, size_t len, size_t *size, size_t item, bool *is_fai
     return true;
 }
 
-void tg_ids_push(tg_ids *s, int32_t id)
+bool tg_ids_grow(tg_ids *s)
 {
     void *p = s->ptr;
-    bool has_room = grow(&p, s->len, &s->size, sizeof id, &s->is_failed);
+    bool has_room = grow(&p, s->len, &s->size, sizeof *s->ptr, &s->is_failed);
     s->ptr = p;
-    if (has_room) s->ptr[s->len++] = id;
+    return has_room;
 }
 
 tg_status tg_ids_check(const tg_ids *s, tg_err *e)
@@ -56,12 +56,12 @@ void tg_ids_deinit(tg_ids *s)
     *s = (tg_ids){0};
 }
 
-void tg_spans_push(tg_spans *s, int32_t begin, int32_t end)
+bool tg_spans_grow(tg_spans *s)
 {
     void *p = s->ptr;
     bool has_room = grow(&p, s->len, &s->size, sizeof *s->ptr, &s->is_failed);
     s->ptr = p;
-    if (has_room) s->ptr[s->len++] = (tg_span){begin, end};
+    return has_room;
 }
 
 void tg_spans_clear(tg_spans *s)

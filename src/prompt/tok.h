@@ -90,7 +90,11 @@ typedef struct tg_ids {
     bool is_failed;
 } tg_ids;
 
-void tg_ids_push(tg_ids *s, int32_t id);
+bool tg_ids_grow(tg_ids *s); /* makes room for one more; false when it is refused */
+static inline void tg_ids_push(tg_ids *s, int32_t id)
+{
+    if ((s->len < s->size && !s->is_failed) || tg_ids_grow(s)) s->ptr[s->len++] = id;
+}
 TG_MUST_USE tg_status tg_ids_check(const tg_ids *s, tg_err *e);
 void tg_ids_clear(tg_ids *s);
 void tg_ids_deinit(tg_ids *s);
@@ -106,7 +110,12 @@ typedef struct tg_spans {
     bool is_failed;
 } tg_spans;
 
-void tg_spans_push(tg_spans *s, int32_t begin, int32_t end);
+bool tg_spans_grow(tg_spans *s);
+static inline void tg_spans_push(tg_spans *s, int32_t begin, int32_t end)
+{
+    if ((s->len < s->size && !s->is_failed) || tg_spans_grow(s))
+        s->ptr[s->len++] = (tg_span){begin, end};
+}
 void tg_spans_clear(tg_spans *s);
 void tg_spans_deinit(tg_spans *s);
 

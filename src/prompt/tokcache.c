@@ -3,8 +3,8 @@
 
 #include "base/mem.h"
 
-/* From 4 KiB, since most calls see a short text, to 512 KiB, half of a second cache. */
-enum { LEAST_BITS = 6, MOST_BITS = 13 };
+/* From 4 KiB, since most calls see a short text, to 1 MiB, a second cache. */
+enum { LEAST_BITS = 6, MOST_BITS = 14 };
 
 static void resize(tg_word_cache *c, uint32_t n_bits)
 {

@@ -98,6 +98,8 @@ typedef struct rewrite {
     const tg_dfa *dfa; /* `next` NULL: regex */
     tg_str a, b;       /* the step's strings */
     tg_tok_text *dst;
+    tg_spans *words; /* of a splitting step: what it makes, */
+    int32_t base;    /* and where the word begins that it splits */
     tg_err *e;
 } rewrite;
 
@@ -163,18 +165,35 @@ static tg_status normalize_part(rewrite *r, size_t begin, size_t end, utf8proc_o
     return s;
 }
 
+/* The bytes of a character that every normal form leaves alone and that joins none before it, 0 for
+ * others: ASCII, and U+3400 to U+9FFF, the Han characters but for rare ones. */
+static size_t inert_bytes(const char *p, size_t n_left)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    if (n_left && u[0] < 0x80) return 1;
+    bool is_han = n_left >= 3 && u[0] >= 0xe3 && u[0] <= 0xe9 && (u[0] > 0xe3 || u[1] >= 0x90);
+    return is_han ? 3 : 0;
+}
+
+/* Where such characters end: not behind the last, which a mark behind it may join. */
+static size_t skip_inert(const char *text, size_t i, size_t end)
+{
+    for (size_t n = inert_bytes(text + i, end - i), next; n; n = next) {
+        next = inert_bytes(text + i + n, end - i - n);
+        if (next == 0 && i + n < end) break;
+        i += n;
+    }
+    return i;
+}
+
 /* Part by part, so that offsets stay as fine as the rewriting, and text that is normal already is
- * copied: all of ASCII, and single characters that do not decompose. */
+ * copied: what is inert, and single characters that do not decompose. */
 static tg_status normalize(rewrite *r, tg_span w, utf8proc_option_t options)
 {
     bool composes = options & UTF8PROC_COMPOSE;
     for (size_t i = (size_t)w.begin, end = (size_t)w.end; i < end;) {
-        size_t j = i;
+        size_t j = skip_inert(r->v->ptr, i, end);
         int32_t cp, next;
-        /* ASCII before ASCII is its own normal form. */
-        while (j < end && (signed char)r->v->ptr[j] >= 0 &&
-               (j + 1 == end || (signed char)r->v->ptr[j + 1] >= 0))
-            j++;
         keep(r->dst, r->v, i, j);
         if ((i = j) == end) break;
         j += decode(r->v, j, end, &cp);
@@ -447,10 +466,15 @@ static tg_status run_lead(rewrite *r, tg_span w)
 
 enum { IS_MATCH = 1 };
 
-/* Parts are spans of the word; the lowest bit of `end` carries whether the part is a match. */
-static void push_part(tg_spans *parts, size_t begin, size_t end, bool is_match)
+/* A part that no other can join is a word already. Others wait in s->matches: spans of the word,
+ * the lowest bit of `end` carries whether the part is a match. */
+static void push_part(rewrite *r, size_t begin, size_t end, bool is_match)
 {
-    tg_spans_push(parts, (int32_t)begin, (int32_t)(end << 1 | (is_match ? IS_MATCH : 0)));
+    tg_tok_behavior behavior = (tg_tok_behavior)r->step->x;
+    if (behavior != TG_TOK_ISOLATED && behavior != TG_TOK_REMOVED)
+        tg_spans_push(&r->s->matches, (int32_t)begin, (int32_t)(end << 1 | is_match));
+    else if (begin < end && (behavior == TG_TOK_ISOLATED || !is_match))
+        tg_spans_push(r->words, r->base + (int32_t)begin, r->base + (int32_t)end);
 }
 
 static tg_status find_string_parts(rewrite *r, tg_str word)
@@ -459,11 +483,11 @@ static tg_status find_string_parts(rewrite *r, tg_str word)
     const char *p;
     while (r->a.len && (p = find_bytes(word.ptr + at, word.len - at, r->a)) != NULL) {
         size_t begin = (size_t)(p - word.ptr);
-        if (begin > at) push_part(&r->s->matches, at, begin, r->step->y);
-        push_part(&r->s->matches, begin, begin + r->a.len, !r->step->y);
+        if (begin > at) push_part(r, at, begin, r->step->y);
+        push_part(r, begin, begin + r->a.len, !r->step->y);
         at = begin + r->a.len;
     }
-    if (at < word.len) push_part(&r->s->matches, at, word.len, r->step->y);
+    if (at < word.len) push_part(r, at, word.len, r->step->y);
     return TG_OK;
 }
 
@@ -473,11 +497,11 @@ static tg_status find_regex_parts(rewrite *r, tg_str word)
     for (;;) {
         TG_TRY(find_match(r, word, &from, &last_end, &begin, &end));
         if (begin == SIZE_MAX) break;
-        if (begin > at) push_part(&r->s->matches, at, begin, r->step->y);
-        push_part(&r->s->matches, begin, end, !r->step->y);
+        if (begin > at) push_part(r, at, begin, r->step->y);
+        push_part(r, begin, end, !r->step->y);
         at = end;
     }
-    if (at < word.len) push_part(&r->s->matches, at, word.len, r->step->y);
+    if (at < word.len) push_part(r, at, word.len, r->step->y);
     return TG_OK;
 }
 
@@ -499,11 +523,11 @@ static tg_status find_class_parts(rewrite *r, tg_str word)
         int32_t cp;
         n = (size_t)TG_MAX(tg_utf8_decode(word.ptr + i, word.len - i, &cp), 1);
         if (!is_of_class(r->step->y, cp)) continue;
-        if (i > at) push_part(&r->s->matches, at, i, false);
-        push_part(&r->s->matches, i, i + n, true);
+        if (i > at) push_part(r, at, i, false);
+        push_part(r, i, i + n, true);
         at = i + n;
     }
-    if (at < word.len) push_part(&r->s->matches, at, word.len, false);
+    if (at < word.len) push_part(r, at, word.len, false);
     return TG_OK;
 }
 
@@ -518,11 +542,11 @@ static tg_status find_script_parts(rewrite *r, tg_str word)
         n = (size_t)TG_MAX(tg_utf8_decode(word.ptr + i, word.len - i, &cp), 1);
         int script = tg_unicode_script(cp);
         if (script == 0 || script == last) continue;
-        if (i > at) push_part(&r->s->matches, at, i, last == 0);
+        if (i > at) push_part(r, at, i, last == 0);
         last = script;
         at = i;
     }
-    if (at < word.len) push_part(&r->s->matches, at, word.len, last == 0);
+    if (at < word.len) push_part(r, at, word.len, last == 0);
     return TG_OK;
 }
 
@@ -534,7 +558,7 @@ static tg_status find_equal_parts(rewrite *r, tg_str word)
         int32_t cp;
         n = (size_t)TG_MAX(tg_utf8_decode(word.ptr + i, word.len - i, &cp), 1);
         if (++n_chars < r->step->y && i + n < word.len) continue;
-        push_part(&r->s->matches, at, i + n, false);
+        push_part(r, at, i + n, false);
         at = i + n;
         n_chars = 0;
     }
@@ -559,10 +583,6 @@ static void join_parts(tg_spans *out, const tg_spans *parts, int32_t base, tg_to
         part.end >>= 1;
         bool joins = behavior == TG_TOK_CONTIGUOUS ? is_match == was_match : is_match && !was_match;
         was_match = is_match;
-        if (behavior == TG_TOK_ISOLATED || behavior == TG_TOK_REMOVED) {
-            if (behavior == TG_TOK_ISOLATED || !is_match) push_word(out, base, part);
-            continue;
-        }
         if (has && joins) {
             if (is_back)
                 word.begin = part.begin;
@@ -629,6 +649,8 @@ static tg_status split_words(rewrite *r, const tg_spans *words, tg_spans *out)
     for (size_t i = 0; i < words->len; i++) {
         tg_span w = words->ptr[i];
         tg_spans_clear(&r->s->matches);
+        r->words = out;
+        r->base = w.begin;
         TG_TRY(ops[r->step->op].find_parts(
             r, (tg_str){r->v->ptr + w.begin, (size_t)(w.end - w.begin)}));
         join_parts(out, &r->s->matches, w.begin, (tg_tok_behavior)r->step->x);
