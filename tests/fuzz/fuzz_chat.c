@@ -2,8 +2,8 @@
  * fuzz_chat.c - a conversation from a stranger, brought into the form of a template and rendered.
  *
  * The input is JSON: {"template", "named", "messages", "tools", "documents", "kwargs", "name"}.
- * What is of another type or missing is the test's own. Whatever it says, rendering ends with a text
- * or one sentence, the request is as it was, and a second time gives the same. */
+ * What is of another type or missing is the test's own. Whatever it says, rendering ends with a
+ * text or one sentence, the request is as it was, and a second time gives the same. */
 #include "base/mem.h"
 #include "prompt/chat.h"
 
