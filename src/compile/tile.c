@@ -459,8 +459,8 @@ tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t, tg_weights_m
 static int64_t find_source_row(const tg_row_order *o, int64_t row)
 {
     if (o->fix == TG_FIX_UNPERMUTE_Q || o->fix == TG_FIX_UNPERMUTE_K) {
-        int64_t i = row % o->head_dim, half = o->head_dim / 2;
-        row += (i < half ? 2 * i : 2 * (i - half) + 1) - i;
+        int64_t i = row % o->head_dim, half = o->rotary_dim / 2;
+        if (i < o->rotary_dim) row += (i < half ? 2 * i : 2 * (i - half) + 1) - i;
     }
     return o->run ? row / o->run * o->step + row % o->run : row;
 }

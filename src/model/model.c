@@ -367,7 +367,9 @@ static bool is_rotated(tg_weight_role role)
 static tg_row_order order_of(const tg_blueprint *b, const tg_weight_rule *r)
 {
     bool has_pairs = is_gguf(b->c) ? b->arch->gguf_has_pairs : b->arch->hf_has_pairs;
-    tg_row_order o = {.fix = is_gguf(b->c) ? r->gguf_fix : r->hf_fix, .head_dim = b->h.head_dim};
+    tg_row_order o = {.fix = is_gguf(b->c) ? r->gguf_fix : r->hf_fix,
+                      .head_dim = b->h.head_dim,
+                      .rotary_dim = b->h.ropes[0].rotary_dim};
     if (has_pairs && is_rotated(r->role)) {
         bool is_q = r->role == TG_W_Q || r->role == TG_W_Q_BIAS;
         o.fix = is_q ? TG_FIX_UNPERMUTE_Q : TG_FIX_UNPERMUTE_K;
@@ -463,25 +465,12 @@ static void find_surplus(const tg_blueprint *b, name_list *surplus)
     }
 }
 
-/* Rows of neighbours are put back for whole heads, so a part of one would rotate wrongly. */
-static tg_status check_pairs(const tg_blueprint *b, const tg_config *keys, tg_err *e)
-{
-    bool has_pairs = is_gguf(b->c) ? b->arch->gguf_has_pairs : b->arch->hf_has_pairs;
-    int32_t n = b->h.ropes[0].rotary_dim;
-    if (!has_pairs || n == 0 || n == b->h.head_dim) return TG_OK;
-    return tg_fail(e, TG_E_UNSUPPORTED, "%s: %s is %d, but must be the head size, %d.",
-                   tg_config_get_file(keys),
-                   is_gguf(b->c) ? "rope.dimension_count" : "the part of a head that rotates", n,
-                   b->h.head_dim);
-}
-
 static tg_status resolve(tg_blueprint *b, tg_config *keys, tg_err *e)
 {
     name_list missing = {0}, surplus = {0};
     TG_TRY(find_arch(&b->arch, keys, e));
     b->h.embed_scale = b->h.residual_scale = b->h.logit_scale = 1;
     TG_TRY(b->arch->read_hparams(&b->h, keys, b->c, &b->arena, e));
-    TG_TRY(check_pairs(b, keys, e));
     /* After the architecture asked: what is left has a reader nowhere. */
     TG_TRY(tg_config_refuse_unread(keys, e));
     tg_config_ignore_common(keys);

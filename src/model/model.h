@@ -95,7 +95,7 @@ typedef enum tg_fix {
  * step + r % run of it; run 0: row r. */
 typedef struct tg_row_order {
     tg_fix fix;
-    int32_t head_dim; /* of the fix */
+    int32_t head_dim, rotary_dim; /* of the fix: the leading rows of a head that it reorders */
     int32_t run, step;
 } tg_row_order;
 

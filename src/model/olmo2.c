@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * olmo2.c - OLMo 2 and 3: Llama with norms behind attention and feed-forward instead of before
- * them, and q and k normed over all heads together. In OLMo 3 three layers of four see a window, and
- * only the others' rotation is scaled.
+ * them, and q and k normed over all heads together. In OLMo 3 three layers of four see a window,
+ * and only the others' rotation is scaled.
  *
  * Truth: transformers' models/olmo2 and olmo3, and llama.cpp's olmo2, whose files do not permute q
  * and k. */

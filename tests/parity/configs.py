@@ -210,6 +210,15 @@ CONFIGS = {
                     layer_types=["sliding_attention", "full_attention"], logit_scale=1.0,
                     tie_word_embeddings=True, gguf=False),
     },
+    "glm4": {
+        "plain": row("glm4", head_dim=16, num_attention_heads=2, num_key_value_heads=1,
+                     attention_bias=True, rope_parameters=rope("default",
+                                                               partial_rotary_factor=0.5)),
+        "whole": row("glm4", head_dim=8, attention_bias=True, tie_word_embeddings=True, old=True,
+                     rope_parameters=rope("default", partial_rotary_factor=1.0)),
+        "quarter": row("glm4", head_dim=16, num_key_value_heads=4, attention_bias=False,
+                       gguf=False, rope_parameters=rope("default", partial_rotary_factor=0.25)),
+    },
     "olmo3": {
         "plain": row("olmo3", sliding_window=16, num_hidden_layers=4, intermediate_size=24,
                      num_attention_heads=2, num_key_value_heads=1, head_dim=8, rope_parameters={

@@ -34,8 +34,9 @@ static uint8_t *pack_all(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t he
     memset(out, 0xa5, tile * (size_t)n);
     for (int64_t i = 0; i < n; i++) {
         tg_err e = {0};
-        if (tg_pack_tile(l, t, &(tg_row_order){.fix = fix, .head_dim = head_dim}, i, NULL,
-                         out + (size_t)i * tile, &e) != TG_OK)
+        if (tg_pack_tile(l, t,
+                         &(tg_row_order){.fix = fix, .head_dim = head_dim, .rotary_dim = head_dim},
+                         i, NULL, out + (size_t)i * tile, &e) != TG_OK)
             fail_msg("%s", e.msg);
     }
     return out;
@@ -352,7 +353,8 @@ static void rotary_rows_are_put_back_in_the_papers_order(void **state)
                 file[head * DIM + 2 * i + j] = (float)(100 * head + j * DIM / 2 + i);
     tg_tensor x = matrix_of(TG_DTYPE_F32, file, ROWS, 1), v = vector_of(TG_DTYPE_F32, file, ROWS);
     uint8_t *packed = pack_all(TG_LAYOUT_F32, &x, TG_FIX_UNPERMUTE_K, DIM);
-    tg_pack_vector(&v, &(tg_row_order){.fix = TG_FIX_UNPERMUTE_Q, .head_dim = DIM}, bias);
+    tg_pack_vector(
+        &v, &(tg_row_order){.fix = TG_FIX_UNPERMUTE_Q, .head_dim = DIM, .rotary_dim = DIM}, bias);
     for (int row = 0; row < ROWS; row++) {
         float want = (float)(100 * (row / DIM) + row % DIM);
         check_equal(packed_get(TG_LAYOUT_F32, packed, 64, row, 0), want, "row", row, 0);
@@ -371,7 +373,8 @@ static void rows_of_groups_are_picked_out(void **state)
     for (int i = 0; i < HEADS * STEP; i++)
         file[i] = (float)i;
     tg_tensor v = vector_of(TG_DTYPE_F32, file + 2 * DIM, HEADS * DIM);
-    tg_row_order keys = {.fix = TG_FIX_UNPERMUTE_K, .head_dim = DIM, .run = DIM, .step = STEP};
+    tg_row_order keys = {
+        .fix = TG_FIX_UNPERMUTE_K, .head_dim = DIM, .rotary_dim = DIM, .run = DIM, .step = STEP};
     tg_pack_vector(&v, &keys, out);
     for (int h = 0; h < HEADS; h++)
         for (int j = 0; j < 2; j++)

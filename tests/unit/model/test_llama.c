@@ -279,9 +279,9 @@ static void add_experts(tg_buf *b)
     put_kv_u32(b, "llama.expert_count", 8);
 }
 
-static void add_part_rotation(tg_buf *b)
+static void add_long_rotation(tg_buf *b)
 {
-    put_kv_u32(b, "llama.rope.dimension_count", 8);
+    put_kv_u32(b, "llama.rope.dimension_count", 32);
 }
 
 static void add_unknown_scaling(tg_buf *b)
@@ -314,8 +314,8 @@ static void gguf_keys_that_are_not_supported_are_named(void **state)
 {
     (void)state;
     check_refused(open_keys(add_experts, 1), TG_E_UNSUPPORTED, WORDS("keys.gguf", "expert_count"));
-    check_refused(open_keys(add_part_rotation, 1), TG_E_UNSUPPORTED,
-                  WORDS("keys.gguf", "rope.dimension_count is 8", "16"));
+    check_refused(open_keys(add_long_rotation, 1), TG_E_CORRUPT,
+                  WORDS("keys.gguf", "rope.dimension_count is 32", "16"));
     check_refused(open_keys(add_unknown_scaling, 1), TG_E_UNSUPPORTED,
                   WORDS("keys.gguf", "spiral", "longrope"));
     check_refused(open_keys(add_longrope, 1), TG_E_CORRUPT,

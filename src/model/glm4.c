@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * glm4.c - GLM 4 (0414): norms before and behind both halves of a layer, half of each head
+ * rotating, biases on q, k and v, gate and up in one tensor.
+ *
+ * Truth: transformers' models/glm4 and llama.cpp's glm4. Both formats hold q and k for rotating
+ * neighbours. */
+#include "model/block.h"
+#include "model/dense.h"
+#include "model/rules.h"
+
+/* clang-format off */
+static const tg_weight_rule rules[] = {
+    {.role = TG_W_ATTN_POST_NORM, .hf = "model.layers.#.post_self_attn_layernorm.weight",
+     .gguf = "blk.#.post_attention_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1},
+    {.role = TG_W_FFN_POST_NORM, .hf = "model.layers.#.post_mlp_layernorm.weight",
+     .gguf = "blk.#.post_ffw_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1},
+    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_up_proj.weight",
+     .gguf = "blk.#.ffn_up.weight", .rows = TG_SIZE_F, .cols = TG_SIZE_D,
+     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_GATE, .gguf_part = TG_PART_GATE},
+    {.role = TG_W_UP, .hf = "model.layers.#.mlp.gate_up_proj.weight",
+     .gguf = "blk.#.ffn_up.weight", .rows = TG_SIZE_F, .cols = TG_SIZE_D,
+     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_UP, .gguf_part = TG_PART_UP},
+    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight",
+     .gguf = "blk.#.ffn_down.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_F, .split = TG_SPLIT_COLS},
+};
+/* clang-format on */
+static const tg_rule_list own_rules = TG_RULE_LIST(rules);
+
+static const tg_dense absent = {
+    .rope_theta = 10000,
+    .norm_eps = 0.00000015625,
+    .max_positions = 131072,
+    .n_vocab = 151552,
+    .head_dim = 128,
+    .rotary_part = 0.5,
+    .act = "silu",
+};
+
+static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
+                              tg_err *e)
+{
+    return tg_dense_read(h, c, ck, &absent, a, e);
+}
+
+static void forward(tg_build *b, const tg_hparams *h)
+{
+    tg_block_decoder(b, h, tg_layer_around);
+}
+
+const tg_arch tg_arch_glm4 = {
+    .name = "glm4",
+    .hf_types = {"glm4"},
+    .gguf_arch = "glm4",
+    .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_attention, &tg_rules_ffn_norm,
+              &own_rules},
+    .hf_has_pairs = true,
+    .gguf_has_pairs = true,
+    .ignored_tensors = tg_ignored_rope_tensors,
+    .read_hparams = read_hparams,
+    .forward = forward,
+};
