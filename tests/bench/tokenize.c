@@ -44,7 +44,7 @@ static void encode_all(tg_ids *ids, tg_spans *spans, const tg_tokenizer *t, tg_s
                        size_t want)
 {
     tg_err e = {0};
-    tg_encode_options o = {.spans = spans};
+    tg_encode_options o = {.parse_special = true, .spans = spans};
     tg_ids_clear(ids);
     if (spans) tg_spans_clear(spans);
     for (size_t at = 0, end; at < text.len; at = end) {
