@@ -342,7 +342,8 @@ static tg_jval do_round(tg_jrun *r, tg_jval v, const tg_jargs *a)
                                  : tg_jfloat(round_float(v.u.f, n));
     double scale = pow(10, (double)n), f = tg_jval_float(v) * scale;
     if (!isfinite(f)) return tg_jrun_raise(r, "cannot convert float infinity to integer");
-    return tg_jfloat((is_ceil ? ceil(f) : floor(f)) / scale);
+    /* The reference divides an integer, which has no negative zero. */
+    return tg_jfloat((is_ceil ? ceil(f) : floor(f)) / scale + 0.0);
 }
 
 /* ---- any value */
