@@ -134,7 +134,7 @@ void tg_tok_emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t be
 
 tg_status tg_tok_fail_unknown(const tg_tok_view *v, int32_t begin, tg_err *e)
 {
-    return tg_fail(e, TG_E_ARGUMENT,
+    return tg_fail(e, TG_E_UNSUPPORTED,
                    "the text at byte %" PRId32 " is not in the vocabulary, which has no token for "
                    "what it does not know",
                    v->origin ? v->origin[begin].begin : v->base + begin);

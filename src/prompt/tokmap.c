@@ -63,6 +63,12 @@ int tg_tok_map_space_cjk(int32_t cp, char out[TG_TOK_MAP_BYTES])
     return n + put_space(out + n);
 }
 
+int tg_tok_map_strip_accents(int32_t cp, char out[TG_TOK_MAP_BYTES])
+{
+    (void)out;
+    return tg_unicode_is(TG_UNICODE_MARK, cp) ? 0 : TG_TOK_MAP_KEEP;
+}
+
 int tg_tok_map_strip_nonspacing(int32_t cp, char out[TG_TOK_MAP_BYTES])
 {
     (void)out;

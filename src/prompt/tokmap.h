@@ -13,7 +13,7 @@ enum { TG_TOK_MAP_BYTES = 16, TG_TOK_MAP_KEEP = -1 };
 typedef int tg_tok_map_fn(int32_t cp, char out[TG_TOK_MAP_BYTES]);
 
 tg_tok_map_fn tg_tok_map_lowercase, tg_tok_map_clean, tg_tok_map_space_cjk,
-    tg_tok_map_strip_nonspacing, tg_tok_map_nmt, tg_tok_map_byte_chars;
+    tg_tok_map_strip_accents, tg_tok_map_strip_nonspacing, tg_tok_map_nmt, tg_tok_map_byte_chars;
 
 /* ---- SentencePiece's precompiled table
  *

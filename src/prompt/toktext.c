@@ -327,16 +327,6 @@ static tg_status run_blanks(rewrite *r, tg_span w)
     return TG_OK;
 }
 
-static tg_status run_strip_accents(rewrite *r, tg_span w)
-{
-    for (size_t i = (size_t)w.begin, n; i < (size_t)w.end; i += n) {
-        int32_t cp;
-        n = decode(r->v, i, (size_t)w.end, &cp);
-        if (!is_mark(cp) || !is_known(cp)) keep(r->dst, r->v, i, i + n);
-    }
-    return TG_OK;
-}
-
 static tg_status run_trim(rewrite *r, tg_span w)
 {
     size_t begin = (size_t)w.begin, end = (size_t)w.end, last = begin;
@@ -616,7 +606,7 @@ static const struct {
     [TG_TOK_NFKC] = {.rewrite = run_nfkc},
     [TG_TOK_NFKD] = {.rewrite = run_nfkd},
     [TG_TOK_LOWERCASE] = {.map = tg_tok_map_lowercase},
-    [TG_TOK_STRIP_ACCENTS] = {.rewrite = run_strip_accents},
+    [TG_TOK_STRIP_ACCENTS] = {.map = tg_tok_map_strip_accents},
     [TG_TOK_TRIM] = {.rewrite = run_trim},
     [TG_TOK_PREPEND] = {.rewrite = run_prepend},
     [TG_TOK_REPLACE] = {.rewrite = run_replace},

@@ -15,6 +15,7 @@ typedef enum tg_unicode_class {
     TG_UNICODE_WORD,       /* a pattern's \w */
     TG_UNICODE_CONTROL,    /* what BERT's clean_text removes */
     TG_UNICODE_NONSPACING, /* what BERT's strip_accents removes */
+    TG_UNICODE_MARK,       /* what StripAccents removes */
     TG_UNICODE_JOINING,    /* one grapheme cluster with a letter before it */
     TG_UNICODE_PRESENT,    /* what normalization forms know: all others are left alone by them */
     TG_UNICODE_CLASS_COUNT
