@@ -39,9 +39,8 @@ static const tg_key_row gguf_keys[] = {
 static tg_status read_cap(float *cap, tg_config *c, const tg_checkpoint *ck, const char *hf,
                           const char *gguf, double absent, tg_err *e)
 {
-    const json_t *root = tg_checkpoint_get_json(ck, TG_HF_CONFIG);
-    const char *key = root ? hf : gguf;
-    double value = root && json_object_get(root, hf) ? 0 : absent;
+    const char *key = tg_config_get_kind(c) == TG_CHECKPOINT_GGUF ? gguf : hf;
+    double value = tg_checkpoint_names_key(ck, hf) ? 0 : absent;
     bool is_present = false;
     TG_TRY(tg_config_get_f64(c, key, &value, &is_present, e));
     if (is_present && !(value > 0))

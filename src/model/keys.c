@@ -165,12 +165,17 @@ tg_status tg_hparams_read_layer_types(tg_hparams *h, tg_config *c, bool *is_pres
     return TG_OK;
 }
 
+bool tg_checkpoint_names_key(const tg_checkpoint *ck, const char *key)
+{
+    const json_t *root = tg_checkpoint_get_json(ck, TG_HF_CONFIG);
+    return json_object_get(root, key) || json_object_get(json_object_get(root, "text_config"), key);
+}
+
 tg_status tg_hparams_read_window(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
                                  int32_t absent, bool is_on, bool *has_types, tg_err *e)
 {
     bool is_present = false;
-    const json_t *root = tg_checkpoint_get_json(ck, TG_HF_CONFIG);
-    h->window = root && json_object_get(root, "sliding_window") ? 0 : absent;
+    h->window = tg_checkpoint_names_key(ck, "sliding_window") ? 0 : absent;
     TG_TRY(tg_config_get_i32(c, "sliding_window", 1, INT32_MAX, &h->window, &is_present, e));
     TG_TRY(tg_config_get_bool(c, "use_sliding_window", &is_on, &is_present, e));
     TG_TRY(tg_hparams_read_layer_types(h, c, has_types, e));

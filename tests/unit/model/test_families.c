@@ -123,6 +123,12 @@ static void windows_hold_where_the_flags_say(void **state)
     o = open_ok(PARITY "qwen2-window", "{\"use_sliding_window\": \"(absent)\"}");
     assert_int_equal(o.h->window, 0); /* off, unlike Mistral's */
     close_opened(&o);
+    o = open_ok(PARITY "mistral3-small", "{}");
+    assert_int_equal(o.h->window, 0); /* null inside text_config: not Mistral's default */
+    close_opened(&o);
+    o = open_ok(PARITY "mistral-window", "{\"sliding_window\": \"(absent)\"}");
+    assert_int_equal(o.h->window, 4096);
+    close_opened(&o);
     o = open_ok(PARITY "smollm3-window", "{\"layer_types\": \"(absent)\"}");
     assert_true(!o.h->is_sliding[0] && o.h->is_sliding[1]); /* the layer that does not rotate */
     close_opened(&o);
