@@ -51,8 +51,8 @@ TG_MUST_USE tg_status tg_hparams_read_vocab(tg_hparams *h, tg_config *c, const t
 TG_MUST_USE tg_status tg_hparams_read_layer_types(tg_hparams *h, tg_config *c, bool *is_present,
                                                   tg_err *e);
 
-/* Does config.json have the key, be its value null? Where a class has a default, null means none and
- * absent means the default. */
+/* Does config.json have the key, be its value null? Where a class has a default, null means none,
+ * and absent means the default. */
 bool tg_checkpoint_names_key(const tg_checkpoint *ck, const char *key);
 
 /* window and is_sliding of config.json: "sliding_window", `absent` tokens when the key is not there
