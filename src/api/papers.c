@@ -107,7 +107,7 @@ static tg_status compile_gguf(tg_buf *blob, const tg_gguf *g, tg_err *e)
 static tg_status compile_folder(tg_buf *blob, const tg_checkpoint *c, tg_hf_part *part, tg_err *e)
 {
     static const tg_hf_part vocabularies[] = {TG_HF_TOKENIZER, TG_HF_TOKENIZER_MODEL,
-                                              TG_HF_TIKTOKEN};
+                                              TG_HF_TIKTOKEN, TG_HF_VOCAB};
     tg_tokenizer_texts texts = {
         .config = tg_checkpoint_get_text(c, TG_HF_TOKENIZER_CONFIG),
         .special_tokens_map = tg_checkpoint_get_text(c, TG_HF_SPECIAL_TOKENS_MAP),
@@ -121,6 +121,12 @@ static tg_status compile_folder(tg_buf *blob, const tg_checkpoint *c, tg_hf_part
     if (file.len == 0) return TG_OK;
     if (*part == TG_HF_TOKENIZER) return tg_tokenizer_compile_json(blob, file, texts.config, e);
     tg_log_note("load", "the tokenizer is read from %s", tg_checkpoint_get_part_path(c, *part));
+    if (*part == TG_HF_VOCAB) {
+        tg_str merges = tg_checkpoint_get_text(c, TG_HF_MERGES);
+        if (merges.ptr) return tg_tokenizer_compile_merges(blob, file, merges, &texts, e);
+        return tg_fail(e, TG_E_CORRUPT,
+                       "is of no use without merges.txt, which is missing: fetch it");
+    }
     return tg_tokenizer_is_tiktoken(file)
                ? tg_tokenizer_compile_tiktoken(blob, file, &texts, e)
                : tg_tokenizer_compile_sentencepiece(blob, file, &texts, e);

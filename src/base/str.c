@@ -36,6 +36,17 @@ bool tg_str_has_suffix(tg_str s, tg_str suffix)
            tg_str_is_equal((tg_str){s.ptr + (s.len - suffix.len), suffix.len}, suffix);
 }
 
+tg_str tg_str_take_line(tg_str *text)
+{
+    const char *end = text->len ? memchr(text->ptr, '\n', text->len) : NULL;
+    tg_str line = {text->ptr, end ? (size_t)(end - text->ptr) : text->len};
+    size_t used = line.len + (end != NULL);
+    text->ptr += used;
+    text->len -= used;
+    if (line.len && line.ptr[line.len - 1] == '\r') line.len--;
+    return line;
+}
+
 /* Room for n more bytes and the final zero. */
 static bool reserve(tg_buf *b, size_t n)
 {

@@ -21,6 +21,8 @@ bool tg_str_is_equal(tg_str a, tg_str b);
 bool tg_str_is(tg_str a, const char *cstr);
 bool tg_str_has_prefix(tg_str s, tg_str prefix);
 bool tg_str_has_suffix(tg_str s, tg_str suffix);
+/* One line off the front of *text, without the "\n" or "\r\n" that ends it. */
+tg_str tg_str_take_line(tg_str *text);
 
 /* {0} is an empty buffer. `ptr` is NULL or ends in a zero that `len` does not count. */
 typedef struct tg_buf {

@@ -34,9 +34,11 @@ typedef enum tg_hf_part {
     /* Only where there is no tokenizer.json, the first of these that is there; as bytes. */
     TG_HF_TOKENIZER_MODEL, /* tokenizer.model: SentencePiece's, or tiktoken's */
     TG_HF_TIKTOKEN,        /* tiktoken.model, or the only *.tiktoken */
+    TG_HF_VOCAB,           /* vocab.json */
     /* Only beside one of those; as bytes. */
     TG_HF_SPECIAL_TOKENS_MAP, /* special_tokens_map.json */
     TG_HF_ADDED_TOKENS,       /* added_tokens.json */
+    TG_HF_MERGES,             /* merges.txt, of vocab.json */
     TG_HF_PART_COUNT
 } tg_hf_part;
 

@@ -39,8 +39,10 @@ static const struct {
     [TG_HF_CHAT_CONFIG] = {"chat_template.json", "", true, true, PART_ALWAYS},
     [TG_HF_TOKENIZER_MODEL] = {"tokenizer.model", ".model", false, true, PART_VOCABULARY},
     [TG_HF_TIKTOKEN] = {"tiktoken.model", ".tiktoken", false, true, PART_VOCABULARY},
+    [TG_HF_VOCAB] = {"vocab.json", "", false, true, PART_VOCABULARY},
     [TG_HF_SPECIAL_TOKENS_MAP] = {"special_tokens_map.json", "", false, true, PART_BESIDE},
     [TG_HF_ADDED_TOKENS] = {"added_tokens.json", "", false, true, PART_BESIDE},
+    [TG_HF_MERGES] = {"merges.txt", "", false, true, PART_BESIDE},
 };
 _Static_assert(TG_COUNT(parts) == TG_HF_PART_COUNT, "a part has no row");
 

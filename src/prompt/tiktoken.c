@@ -92,19 +92,6 @@ static bool decode_base64(tg_buf *out, tg_str s)
     return true;
 }
 
-/* One line off the front, without its end. */
-static tg_str take_line(tg_str *text)
-{
-    const char *end = memchr(text->ptr, '\n', text->len);
-    size_t n = end ? (size_t)(end - text->ptr) : text->len;
-    tg_str line = {text->ptr, n};
-    size_t used = n + (end != NULL);
-    text->ptr += used;
-    text->len -= used;
-    if (line.len && line.ptr[line.len - 1] == '\r') line.len--;
-    return line;
-}
-
 /* "aGVsbG8= 15339" */
 static bool parse_line(tg_str line, tg_buf *bytes, int64_t *rank)
 {
@@ -124,7 +111,7 @@ bool tg_tokenizer_is_tiktoken(tg_str file)
 {
     tg_buf bytes = {0};
     int64_t rank;
-    bool is_line = parse_line(take_line(&file), &bytes, &rank);
+    bool is_line = parse_line(tg_str_take_line(&file), &bytes, &rank);
     tg_buf_deinit(&bytes);
     return is_line;
 }
@@ -146,7 +133,7 @@ static tg_status add_lines(tg_tok_build *b, tg_str file, tg_err *e)
     tg_status s = TG_OK;
     int64_t rank = 0, n_lines = 0, n_tokens = 0;
     while (file.len && s == TG_OK) {
-        tg_str line = take_line(&file);
+        tg_str line = tg_str_take_line(&file);
         n_lines++;
         if (line.len == 0) continue;
         if (!parse_line(line, &bytes, &rank))

@@ -43,8 +43,13 @@ TG_MUST_USE tg_status tg_tokenizer_compile_sentencepiece(tg_buf *blob, tg_str mo
  * config names; a class that is not known is refused, since the file does not say them. */
 TG_MUST_USE tg_status tg_tokenizer_compile_tiktoken(tg_buf *blob, tg_str file,
                                                     const tg_tokenizer_texts *texts, tg_err *e);
-/* Whether a file is of that kind: by its first line, since names tell nothing. */
+/* Whether a file is a tiktoken file: by its first line, since names tell nothing. */
 bool tg_tokenizer_is_tiktoken(tg_str file);
+
+/* Appends the blob made of GPT-2's pair of files, vocab.json and merges.txt. Ids are those of the
+ * transformers class that the config names (GPT-2, Qwen 2; GPT-2 where it names none). */
+TG_MUST_USE tg_status tg_tokenizer_compile_merges(tg_buf *blob, tg_str vocab, tg_str merges,
+                                                  const tg_tokenizer_texts *texts, tg_err *e);
 
 /* A yes-or-no key of a file that may be absent. */
 typedef enum tg_given { TG_GIVEN_ABSENT = 0, TG_GIVEN_FALSE, TG_GIVEN_TRUE } tg_given;

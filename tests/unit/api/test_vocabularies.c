@@ -87,6 +87,21 @@ static void a_folder_without_tokenizer_json_is_read_by_its_vocabulary(void **sta
     remove(path);
     copy_file(dir, "glm.tiktoken", GOLDEN "small.tiktoken");
     check_cases(dir, json_object_get(class, "cases"));
+    snprintf(path, sizeof path, "%s/glm.tiktoken", dir);
+    remove(path);
+
+    tg_err e = {0};
+    tg_text *t = NULL;
+    json_t *mm = load_golden(GOLDEN "merges.json");
+    class = json_array_get(json_object_get(mm, "classes"), 2);
+    save_json(dir, "tokenizer_config.json", json_object_get(class, "config"));
+    copy_file(dir, "vocab.json", GOLDEN "small-vocab.json");
+    assert_int_equal(tg_text_open(&t, dir, &e), TG_E_CORRUPT);
+    assert_non_null(strstr(e.msg, "/vocab.json"));
+    assert_non_null(strstr(e.msg, "without merges.txt"));
+    copy_file(dir, "merges.txt", GOLDEN "small-merges.txt");
+    check_cases(dir, json_object_get(class, "cases"));
+    json_decref(mm);
     json_decref(sp);
     json_decref(tt);
     remove_folder(dir);

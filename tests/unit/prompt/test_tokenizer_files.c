@@ -514,6 +514,87 @@ static void damaged_tiktoken_files_are_refused(void **state)
     tg_buf_deinit(&whole);
 }
 
+/* ---- vocab.json and merges.txt */
+
+static const char small_merges[] = "#version: 0.2\na b\r\n\nab c\n";
+
+/* check_file compiles one file; the other of the pair lies here. */
+static tg_buf pair_merges;
+
+static tg_status compile_pair(tg_buf *blob, tg_str vocab, const tg_tokenizer_texts *texts,
+                              tg_err *e)
+{
+    return tg_tokenizer_compile_merges(blob, vocab, tg_buf_str(&pair_merges), texts, e);
+}
+
+static void merges_equal_transformers(void **state)
+{
+    (void)state;
+    json_t *all = load_golden("merges.json");
+    const json_t *item;
+    size_t i;
+    tg_buf vocab = {0};
+    load_bytes(&vocab, "small-vocab.json");
+    load_bytes(&pair_merges, "small-merges.txt");
+    begin_comparing();
+    json_array_foreach(json_object_get(all, "classes"), i, item) check_file(
+        compile_pair, json_string_value(json_object_get(item, "name")), tg_buf_str(&vocab),
+        json_object_get(item, "config"), json_object_get(item, "cases"));
+    tg_buf_deinit(&vocab);
+    tg_buf_deinit(&pair_merges);
+    json_decref(all);
+    end_comparing(700);
+}
+
+static void pairs_of_files_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    static const char good[] = "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4}";
+    static const struct {
+        const char *vocab, *merges, *config, *word;
+    } rows[] = {
+        {good, "a b", "", NULL},
+        {good, "", "", NULL},
+        {"[]", "", "", "vocab.json is not an object"},
+        {"{\"a\":-1}", "", "", "the id of 'a' is not 0 to"},
+        {"{\"a\":1.5}", "", "", "the id of 'a' is not 0 to"},
+        {"{\"a\":9999999}", "", "", "the id of 'a' is not 0 to"},
+        {"{\"a\":0,\"b\":0}", "", "", "have the same id 0"},
+        {"{}", "", "", "vocabulary is empty"},
+        {good, "a b c", "", "line 1 is not two tokens"},
+        {good, "#version\na b\nab", "", "line 3 is not two tokens"},
+        {good, " a", "", "line 1 is not two tokens"},
+        {good, "a ", "", "line 1 is not two tokens"},
+        {good, "a x", "", "line 1 'a x' names or makes a token that vocab.json lacks"},
+        {good, "b a", "", "line 1 'b a' names or makes"},
+        {good, "a b", "{\"tokenizer_class\":\"BertTokenizer\"}",
+         "tokenizer_class is 'BertTokenizer'"},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        tg_buf_clear(&pair_merges);
+        tg_buf_add_cstr(&pair_merges, rows[i].merges);
+        expect(compile_pair, tg_str_from_cstr(rows[i].vocab), rows[i].config, rows[i].word);
+    }
+    /* Ends of lines of either kind, empty lines and the version are no merges. */
+    tg_buf blob = {0};
+    tg_tokenizer *t = NULL;
+    tg_ids ids = {0};
+    assert_int_equal(tg_tokenizer_compile_merges(&blob, tg_str_from_cstr(good),
+                                                 tg_str_from_cstr(small_merges),
+                                                 &(tg_tokenizer_texts){0}, NULL),
+                     TG_OK);
+    assert_int_equal(tg_tokenizer_open(&t, blob.ptr, blob.len, NULL), TG_OK);
+    assert_int_equal(tg_tokenizer_encode(&ids, t, TG_STR("abcab"), &(tg_encode_options){0}, NULL),
+                     TG_OK);
+    assert_int_equal(ids.len, 2);
+    assert_int_equal(ids.ptr[0], 4);
+    assert_int_equal(ids.ptr[1], 3);
+    tg_ids_deinit(&ids);
+    tg_tokenizer_close(t);
+    tg_buf_deinit(&blob);
+    tg_buf_deinit(&pair_merges);
+}
+
 /* ---- ways to cut words: tokenizer.ggml.pre */
 
 /* CRC-32 as zlib has it, over ids of four bytes. */
@@ -708,6 +789,8 @@ int main(void)
         cmocka_unit_test(older_files_name_added_tokens_too),
         cmocka_unit_test(tiktoken_files_equal_the_library),
         cmocka_unit_test(damaged_tiktoken_files_are_refused),
+        cmocka_unit_test(merges_equal_transformers),
+        cmocka_unit_test(pairs_of_files_that_do_not_fit_are_refused),
         cmocka_unit_test(words_are_cut_as_each_name_says),
         cmocka_unit_test(marked_vocabularies_go_by_their_pre_tokenizer),
         cmocka_unit_test(phi_3_swallows_blanks_by_its_name),
