@@ -32,6 +32,7 @@ bool tg_str_has_prefix(tg_str s, tg_str prefix)
 
 bool tg_str_has_suffix(tg_str s, tg_str suffix)
 {
+    if (suffix.len == 0) return true; /* an empty string may have no pointer to add to */
     return s.len >= suffix.len &&
            tg_str_is_equal((tg_str){s.ptr + (s.len - suffix.len), suffix.len}, suffix);
 }
