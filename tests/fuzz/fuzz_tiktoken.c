@@ -35,8 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tg_log_set_sink(be_quiet, NULL);
     static const char *const configs[] = {
         "{\"tokenizer_class\":\"QWenTokenizer\"}",
-        "{\"tokenizer_class\":\"TikTokenTokenizer\",\"added_tokens_decoder\":"
-        "{\"300\":{\"content\":\"<u>\",\"lstrip\":true}}}",
+        ("{\"tokenizer_class\":\"TikTokenTokenizer\",\"added_tokens_decoder\":"
+         "{\"300\":{\"content\":\"<u>\",\"lstrip\":true}}}"),
         "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}"};
     tg_tokenizer_texts texts = {.config = tg_str_from_cstr(configs[size % TG_COUNT(configs)])};
     tg_buf blob = {0};
