@@ -146,7 +146,7 @@ static tg_status make_part(const packer *k, part *x, tg_err *e)
     const float *importance = k->importance ? k->importance[w - k->p->weights] : NULL;
     TG_TRY(tg_pack_tile((tg_layout)w->layout, f->tensor, &f->order, x->index, importance, x->bytes,
                         e));
-    if (f->order.run == 0) release_rows(k, f->tensor, x->index);
+    if (f->order.run == 0 && !f->tensor->shipped) release_rows(k, f->tensor, x->index);
     return TG_OK;
 }
 

@@ -11,12 +11,14 @@
  *   iq4_nl  r16_q8_0   levels are int8
  *   iq4_xs  r16_q8_f   the scale d (s - 32) has 17 bits: exact in float32, not in f16
  *   mxfp4   r16_q8_f   a power of two that f16 cannot hold, and int8 levels
+ *   q8_f    r16_q8_f   the same, with any scale
  *
  * Floats go into float layouts by rounding to nearest even, into q8_0 in the arithmetic of ggml's
  * reference quantization, so that a file quantized there and a model quantized here are the same
  * model, and into q4_0, q4_1 and q5_1 with the least error that quantize.c finds. */
 #include "compile/compile.h"
 #include "compile/quantize.h"
+#include "format/shipped.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -158,6 +160,16 @@ static void read_mxfp4(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
         uint32_t e = src[0]; /* 2^(e - 128), because the levels are doubled; subnormal below 2 */
         p->scale[g] = tg_f32_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
         look_up_nibbles(p->q + 32 * g, src + 1, fp4_codes);
+    }
+}
+
+static void read_q8_f(piece *p, const uint8_t *src, int64_t at, int64_t n_cols)
+{
+    src += at / 32 * 36;
+    for (size_t g = 0; g < n_groups(at, n_cols); g++, src += 36) {
+        memcpy(&p->scale[g], src, sizeof p->scale[g]);
+        for (size_t j = 0; j < 32; j++)
+            p->q[32 * g + j] = src[4 + j] ^ 0x80;
     }
 }
 
@@ -410,6 +422,7 @@ static const struct {
     [TG_DTYPE_IQ4_NL] = {read_iq4_nl, TG_LAYOUT_Q8_0},
     [TG_DTYPE_IQ4_XS] = {read_iq4_xs, TG_LAYOUT_Q8_F},
     [TG_DTYPE_MXFP4] = {read_mxfp4, TG_LAYOUT_Q8_F},
+    [TG_DTYPE_Q8_F] = {read_q8_f, TG_LAYOUT_Q8_F},
 };
 
 /* f64 is not among them: nobody publishes it, and rounding it would be a choice nobody made. */
@@ -595,19 +608,26 @@ tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, const tg_row_order *orde
                         l == TG_LAYOUT_Q5_1
                   : exact[t->dtype].read && (l == TG_LAYOUT_F32 || l == exact[t->dtype].layout));
     size_t row_bytes = tg_dtype_row_bytes(t->dtype, t->dims[1]);
+    uint8_t *made = t->shipped ? tg_mem_new(row_bytes) : NULL;
+    if (t->shipped && !made) return tg_fail_nomem(e, row_bytes, "a row of weights");
 
+    tg_status s = TG_OK;
     memset(dst, 0, tg_layout_tile_bytes(l, t->dims[1]));
-    for (size_t lane = 0; lane < TG_TILE_ROWS; lane++) {
+    for (size_t lane = 0; lane < TG_TILE_ROWS && s == TG_OK; lane++) {
         int64_t row = tile * TG_TILE_ROWS + (int64_t)lane;
         if (row >= t->dims[0]) break;
         int64_t source = find_source_row(order, row);
-        const uint8_t *src = (const uint8_t *)t->data + (size_t)source * row_bytes;
-        if (tg_layout_rows[l].is_quantized)
-            TG_TRY(pack_integer_row(l, t, src, source, lane, importance, dst, e));
+        const uint8_t *src = made;
+        if (made)
+            tg_shipped_read(t, source, made);
         else
-            TG_TRY(pack_float_row(l, t, src, source, lane, dst, e));
+            src = (const uint8_t *)t->data + (size_t)source * row_bytes;
+        s = tg_layout_rows[l].is_quantized
+                ? pack_integer_row(l, t, src, source, lane, importance, dst, e)
+                : pack_float_row(l, t, src, source, lane, dst, e);
     }
-    return TG_OK;
+    tg_mem_free(made);
+    return s;
 }
 
 void tg_pack_vector(const tg_tensor *t, const tg_row_order *order, float *dst)

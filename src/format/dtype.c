@@ -311,6 +311,17 @@ static void unpack_iq4_xs(const uint8_t *src, float *dst, int64_t n_blocks)
     }
 }
 
+/* f32 d, 32 int8. d q */
+static void unpack_q8_f(const uint8_t *src, float *dst, int64_t n_blocks)
+{
+    for (; n_blocks > 0; n_blocks--, src += 36, dst += 32) {
+        float d;
+        memcpy(&d, src, sizeof d);
+        for (int j = 0; j < 32; j++)
+            dst[j] = d * (float)(int8_t)src[4 + j];
+    }
+}
+
 /* ---- the table */
 
 static const struct {
@@ -333,6 +344,7 @@ static const struct {
     [TG_DTYPE_IQ4_NL] = {{"iq4_nl", 20, NULL, 32, 18}, unpack_iq4_nl},
     [TG_DTYPE_IQ4_XS] = {{"iq4_xs", 23, NULL, 256, 136}, unpack_iq4_xs},
     [TG_DTYPE_MXFP4] = {{"mxfp4", 39, NULL, 32, 17}, unpack_mxfp4},
+    [TG_DTYPE_Q8_F] = {{"q8_f", -1, NULL, 32, 36}, unpack_q8_f},
     [TG_DTYPE_F8_E4M3] = {{"f8_e4m3", -1, "F8_E4M3", 1, 1}, unpack_f8_e4m3},
     [TG_DTYPE_F8_E5M2] = {{"f8_e5m2", -1, "F8_E5M2", 1, 1}, unpack_f8_e5m2},
     [TG_DTYPE_F8_E8M0] = {{"f8_e8m0", -1, "F8_E8M0", 1, 1}, unpack_f8_e8m0},

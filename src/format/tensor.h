@@ -17,9 +17,12 @@ typedef struct tg_tensor {
     tg_dtype dtype;
     int32_t n_dims;            /* 0: a scalar */
     int64_t dims[TG_MAX_DIMS]; /* each >= 0; unused ones are 0 */
-    const void *data;          /* into the mapping, of any alignment */
+    const void *data;          /* into the mapping, of any alignment; NULL: see `shipped` */
     size_t n_bytes;
     const char *file; /* for messages */
+    /* Set where rows are made of several tensors (shipped.h): row 0 is its row first_row. */
+    const struct tg_shipped *shipped;
+    int64_t first_row;
 } tg_tensor;
 
 /* The product of the dimensions: 1 for a scalar. Cannot wrap for a tensor that a reader made. */

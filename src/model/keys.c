@@ -240,7 +240,6 @@ tg_status tg_config_refuse(tg_config *c, const tg_refusal *rows, int32_t n, tg_e
 
 /* clang-format off */
 static const tg_refusal hf_refusals[] = {
-    {"quantization_config", TG_REFUSE_PRESENT, 0, "quantized Hugging Face weights are not read"},
     {"rope_interleaved", TG_REFUSE_TRUE, 0, "rotation goes by halves"},
     {"rope_parameters.llama_4_scaling_beta", TG_REFUSE_PRESENT, 0,
      "queries are not scaled by position"},

@@ -5,6 +5,7 @@
  * lacks is an error, and so is one that the file has and no row knows, because a model that drops a
  * bias still talks, only worse. Both lists are shown together, as they explain each other. */
 #include "base/log.h"
+#include "format/shipped.h"
 #include "model/keys.h"
 
 #include <inttypes.h>
@@ -14,7 +15,8 @@
 struct tg_blueprint {
     const tg_checkpoint *c; /* borrowed */
     const tg_arch *arch;
-    const char *prefix; /* what stands for "model." in this checkpoint's names */
+    const char *prefix;    /* what stands for "model." in this checkpoint's names */
+    tg_shipping *shipping; /* weights that are quantized in the folder's own way; NULL: none */
     tg_hparams h;
     tg_found_weight *found; /* [TG_W_COUNT][n_layers] */
     tg_arena arena;
@@ -136,7 +138,9 @@ static const tg_tensor *find_tensor(const tg_blueprint *b, const tg_weight_rule 
     const char *pattern = rule_pattern(b, r);
     if (!pattern) return NULL;
     expand_name(name, pattern, b->prefix, layer);
-    return tg_checkpoint_find_tensor(b->c, tg_str_from_cstr(name));
+    const tg_tensor *made =
+        b->shipping ? tg_shipping_find(b->shipping, tg_str_from_cstr(name)) : NULL;
+    return made ? made : tg_checkpoint_find_tensor(b->c, tg_str_from_cstr(name));
 }
 
 /* The i-th rule of all lists; NULL behind the last. */
@@ -390,7 +394,9 @@ static tg_status take_tensor(tg_blueprint *b, tg_found_weight *w, const tg_tenso
     if (!view) return tg_fail_nomem(e, sizeof *view, "a view of a tensor");
     *view = *t;
     view->dims[0] = rows;
-    view->data = (const uint8_t *)t->data + (size_t)first * tg_dtype_row_bytes(t->dtype, cols);
+    view->first_row += first;
+    if (!t->shipped)
+        view->data = (const uint8_t *)t->data + (size_t)first * tg_dtype_row_bytes(t->dtype, cols);
     w->tensor = view;
     return TG_OK;
 }
@@ -457,10 +463,11 @@ static void find_surplus(const tg_blueprint *b, name_list *surplus)
 {
     for (int32_t i = 0; i < tg_checkpoint_n_tensors(b->c); i++) {
         tg_str name = tg_checkpoint_get_tensor(b->c, i)->name;
-        bool is_known = is_ignored(b, name);
+        const tg_tensor *made = b->shipping ? tg_shipping_find_codes(b->shipping, name) : NULL;
+        bool is_known = is_ignored(b, name) || (b->shipping && tg_shipping_is_side(name));
         const tg_weight_rule *r;
         for (int32_t k = 0; !is_known && (r = get_rule(b->arch, k)) != NULL; k++)
-            is_known = is_match(b, name, r);
+            is_known = is_match(b, made ? made->name : name, r);
         if (!is_known) add_name(surplus, name.ptr, name.len);
     }
 }
@@ -471,6 +478,8 @@ static tg_status resolve(tg_blueprint *b, tg_config *keys, tg_err *e)
     TG_TRY(find_arch(&b->arch, keys, e));
     b->h.embed_scale = b->h.residual_scale = b->h.logit_scale = 1;
     TG_TRY(b->arch->read_hparams(&b->h, keys, b->c, &b->arena, e));
+    const json_t *quantization = tg_config_get_json(keys, "quantization_config");
+    if (quantization) TG_TRY(tg_shipping_new(&b->shipping, b->c, quantization, e));
     /* After the architecture asked: what is left has a reader nowhere. */
     TG_TRY(tg_config_refuse_unread(keys, e));
     tg_config_ignore_common(keys);
@@ -511,6 +520,7 @@ tg_status tg_blueprint_open(tg_blueprint **out, const tg_checkpoint *c, tg_err *
 void tg_blueprint_free(tg_blueprint *b)
 {
     if (!b) return;
+    tg_shipping_free(b->shipping);
     tg_arena_deinit(&b->arena);
     tg_mem_free(b);
 }

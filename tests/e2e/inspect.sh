@@ -50,8 +50,8 @@ broken missing-tensor "q_(proj|porj)"
 broken shape "q_proj"
 broken unknown-architecture "model_type '[a-z]*erceiver.*llama"
 copy
-sed -i 's/"vocab_size"/"quantization_config": {"quant_method": "gptq"}, "rope_interleaved": true, "vocab_size"/' broken/config.json
-stands "more than one key" "config\.json: keys 'quantization_config' .*, 'rope_interleaved' "
+sed -i 's/"vocab_size"/"use_qk_norm": true, "rope_interleaved": true, "vocab_size"/' broken/config.json
+stands "more than one key" "config\.json: keys 'rope_interleaved' .*, 'use_qk_norm' "
 copy
 sed -i 's/"BPE"/"BPX"/' broken/tokenizer.json
 stands "a tokenizer that is not built" "tokenizer\.json: .*'BPX'"

@@ -8,11 +8,13 @@ config.json of its kind with other choices in it.
     seed    the first to try, where an earlier one gave no clear greedy choices
     max_length  what it is exported for
     become  for a model that transformers lacks: what makes another kind's files its own
+    ship    how its weights are quantized (ships.py)
 """
 
 import re
 
 import torch
+from ships import Awq, Fp8, Gptq, Int8, Packed
 
 SIZES = dict(
     vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
@@ -21,9 +23,16 @@ SIZES = dict(
 )
 
 
-def row(model_type, gguf=True, old=False, seed=1, become=None, max_length=256, **config):
+def row(model_type, gguf=True, old=False, seed=1, become=None, ship=None, max_length=256,
+        **config):
     return dict(type=model_type, config=SIZES | config, gguf=gguf, old=old, seed=seed,
-                become=become, max_length=max_length)
+                become=become, ship=ship, max_length=max_length)
+
+
+def shipped(ship, model_type="llama", **config):
+    """A layer whose matrices have 128 columns and more."""
+    sizes = dict(hidden_size=128, intermediate_size=192, num_hidden_layers=1)
+    return row(model_type, gguf=False, ship=ship, **sizes | config)
 
 
 class InternLM2:
@@ -242,5 +251,25 @@ CONFIGS = {
         "mqa": row("llama", num_key_value_heads=1, become=InternLM2(), old=True,
                    rope_parameters=rope("dynamic", 1000000.0, factor=2.0)),
         "mha": row("llama", num_key_value_heads=4, become=InternLM2(), gguf=False),
+    },
+    "shipped": {
+        "gptq32": shipped(Gptq()),
+        "gptq128": shipped(Gptq(group=128, sym=False), intermediate_size=256),
+        "gptq-order": shipped(Gptq(group=64, sym=False, act_order=True)),
+        "gptq-v2": shipped(Gptq(group=64, sym=False, v2=True), "phi3", head_dim=32),
+        "gptq8": shipped(Gptq(bits=8, group=-1)),
+        "awq32": shipped(Awq()),
+        "awq64": shipped(Awq(group=64), "qwen2"),
+        "packed32": shipped(Packed()),
+        "packed64": shipped(Packed(group=64, sym=False)),
+        "packed-order": shipped(Packed(act_order=True)),
+        "packed8": shipped(Packed(bits=8, group=64)),
+        "int8-channel": shipped(Int8()),
+        "int8-tensor": shipped(Int8("tensor", torch.bfloat16), "qwen3", head_dim=32),
+        "fp8-block": shipped(Fp8("fp8", "block")),
+        "fp8-tensor": shipped(Fp8("fp8", "tensor")),
+        "fbgemm": shipped(Fp8("fbgemm_fp8", "channel")),
+        "float-channel": shipped(Fp8("compressed-tensors", "channel")),
+        "float-block": shipped(Fp8("compressed-tensors", "block")),
     },
 }

@@ -158,7 +158,7 @@ static void keys_that_change_the_arithmetic_are_refused_by_name(void **state)
 {
     (void)state;
     static const char *const changes[][2] = {
-        {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", "'quantization_config'"},
+        {"{\"quantization_config\": {\"quant_method\": \"hqq\"}}", "quant_method is 'hqq'"},
         {"{\"rope_interleaved\": true}", "'rope_interleaved'"},
         {"{\"embedding_multiplier\": 12.0}", "'embedding_multiplier'"},
         {"{\"residual_multiplier\": 0.22}", "'residual_multiplier'"},
