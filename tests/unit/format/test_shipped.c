@@ -145,8 +145,8 @@ static void a_matrix_without_its_scale_is_refused_by_name(void **state) /* C33 *
     uint8_t bytes[148] = {0};
     static const char *const abouts[] = {"\"quant_method\": \"fp8\"",
                                          "\"quant_method\": \"fbgemm_fp8\"",
-                                         "\"quant_method\": \"compressed-tensors\", \"format\": "
-                                         "\"float-quantized\""};
+                                         ("\"quant_method\": \"compressed-tensors\", \"format\": "
+                                          "\"float-quantized\"")};
     for (size_t i = 0; i < TG_COUNT(abouts); i++) {
         shipped_fixture f = open_made(
             abouts[i],
