@@ -70,6 +70,9 @@ tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_ex
     if (s == TG_OK) s = tg_checkpoint_open(&job->checkpoint, source, e);
     if (s == TG_OK) s = tg_blueprint_open(&job->blueprint, job->checkpoint, e);
     if (s == TG_OK) s = tg_papers_read(&job->papers, job->checkpoint, e);
+    if (s == TG_OK)
+        s = tg_papers_check_stops(&job->papers, job->checkpoint,
+                                  tg_blueprint_hparams(job->blueprint)->n_embed_rows, e);
     if (s == TG_OK && job->papers.n_vocab > 0)
         tg_blueprint_limit_vocab(job->blueprint, job->papers.n_vocab);
     if (s == TG_OK)

@@ -151,7 +151,9 @@ static tg_status survey_program(tg_survey *x, tg_export_config *config, tg_err *
 {
     tg_err why = {0}, too_large = {0};
     if (x->papers.n_vocab > 0) tg_blueprint_limit_vocab(x->model, x->papers.n_vocab);
-    tg_status s = tg_export_config_check(config, tg_blueprint_hparams(x->model), &why);
+    tg_status s = tg_papers_check_stops(&x->papers, x->checkpoint,
+                                        tg_blueprint_hparams(x->model)->n_embed_rows, &why);
+    if (s == TG_OK) s = tg_export_config_check(config, tg_blueprint_hparams(x->model), &why);
     if (s == TG_OK) s = tg_compile(&x->compiled, x->model, config, NULL, NULL, &why);
     if (s != TG_OK) return note(x, s, &why, e);
     x->is_compiled = true;

@@ -281,19 +281,25 @@ static void add_stop_id(json_t *ids, int64_t id)
     json_array_append_new(ids, json_integer(id));
 }
 
+/* transformers' -1 says: none. */
+static bool is_stop_id(const json_t *x)
+{
+    return json_is_integer(x) && json_integer_value(x) >= -1;
+}
+
 /* "eos_token_id": one id or a list. */
 static tg_status add_eos_of(json_t *ids, const tg_checkpoint *c, tg_hf_part part, tg_err *e)
 {
     const json_t *eos = json_object_get(tg_checkpoint_get_json(c, part), "eos_token_id"), *x;
     size_t i;
     if (!eos || json_is_null(eos)) return TG_OK;
-    if (json_is_integer(eos)) {
+    if (is_stop_id(eos)) {
         add_stop_id(ids, json_integer_value(eos));
         return TG_OK;
     }
     json_array_foreach(eos, i, x)
     {
-        if (!json_is_integer(x)) break;
+        if (!is_stop_id(x)) break;
         add_stop_id(ids, json_integer_value(x));
     }
     if (!json_is_array(eos) || i < json_array_size(eos))
@@ -380,6 +386,23 @@ static tg_status read_defaults(tg_papers *p, const tg_checkpoint *c, tg_err *e)
         TG_TRY(read_sampling(p->defaults, c, e));
     }
     return ask_tokenizer(p, ids, e);
+}
+
+tg_status tg_papers_check_stops(const tg_papers *p, const tg_checkpoint *c, int32_t n_rows,
+                                tg_err *e)
+{
+    size_t i;
+    const json_t *x;
+    json_array_foreach(json_object_get(p->defaults, "stop_ids"), i, x)
+    {
+        json_int_t id = json_integer_value(x);
+        if (id >= n_rows)
+            return tg_fail(e, TG_E_CORRUPT,
+                           "%s: token %lld ends an answer (eos_token_id), and the model's ids end "
+                           "at %d; correct the key",
+                           tg_checkpoint_get_path(c), (long long)id, n_rows - 1);
+    }
+    return TG_OK;
 }
 
 tg_status tg_papers_read_texts(tg_papers *out, const tg_checkpoint *c, tg_err *e)

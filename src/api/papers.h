@@ -24,6 +24,9 @@ TG_MUST_USE tg_status tg_papers_read(tg_papers *out, const tg_checkpoint *c, tg_
 /* Only what makes text of messages and ids of text: no defaults, n_vocab is 0, nothing is warned
  * of. */
 TG_MUST_USE tg_status tg_papers_read_texts(tg_papers *out, const tg_checkpoint *c, tg_err *e);
+/* An end that the model's n_rows ids do not reach would never come: TG_E_CORRUPT. */
+TG_MUST_USE tg_status tg_papers_check_stops(const tg_papers *p, const tg_checkpoint *c,
+                                            int32_t n_rows, tg_err *e);
 void tg_papers_deinit(tg_papers *p);
 
 #endif

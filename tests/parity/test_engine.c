@@ -458,6 +458,21 @@ static void every_stop_id_of_the_makers_ends_an_answer(void **state)
     close_fixture(&f);
 }
 
+static void an_end_beyond_the_models_ids_is_refused(void **state)
+{
+    (void)state;
+    char path[300];
+    tg_err e = {0};
+    const char *folder = copy_source("endless");
+    snprintf(path, sizeof path, "%s/generation_config.json", folder);
+    assert_int_equal(tg_file_save(path, tg_str_from_cstr("{\"eos_token_id\": [2, 99999]}"), &e),
+                     TG_OK);
+    snprintf(path, sizeof path, "%s/endless.tg", parity_dir());
+    assert_int_equal(tg_export(folder, path, NULL, &e), TG_E_CORRUPT);
+    if (!strstr(e.msg, "token 99999 ends an answer")) fail_msg("%s", e.msg);
+    assert_false(tg_artifact_is_at(path));
+}
+
 /* A weight that is NaN: the request ends with an error, and says where. */
 static void a_model_that_is_not_finite_ends_the_request(void **state)
 {
@@ -694,6 +709,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_answered_is_refused_with_its_number),
         cmocka_unit_test(the_makers_sampling_is_taken_when_they_ask_for_it),
         cmocka_unit_test(every_stop_id_of_the_makers_ends_an_answer),
+        cmocka_unit_test(an_end_beyond_the_models_ids_is_refused),
         cmocka_unit_test(a_model_that_is_not_finite_ends_the_request),
         cmocka_unit_test(a_cached_artifact_that_does_not_open_is_made_anew),
         cmocka_unit_test(many_threads_share_an_engine_that_steps_itself),

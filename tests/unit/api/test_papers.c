@@ -191,6 +191,62 @@ static void what_is_no_template_is_refused(void **state)
     end(p);
 }
 
+/* C17, C36: the model of 300 ids. */
+static void assert_stops(const char *path, tg_status status, const char *stops_or_words)
+{
+    tg_papers p;
+    tg_checkpoint *c = NULL;
+    tg_err e = {0};
+    tg_buf line = {0};
+    if (tg_checkpoint_open(&c, path, &e) != TG_OK) fail_msg("%s", e.msg);
+    tg_status s = tg_papers_read(&p, c, &e);
+    if (s == TG_OK) {
+        s = tg_papers_check_stops(&p, c, 300, &e);
+        const json_t *ids = json_object_get(p.defaults, "stop_ids");
+        assert_int_equal(tg_json_print(&line, ids, 0, NULL), TG_OK);
+        tg_papers_deinit(&p);
+    }
+    if (s != status) fail_msg("status %d instead of %d: %s", s, status, e.msg);
+    if (s == TG_OK)
+        assert_string_equal(tg_buf_cstr(&line), stops_or_words);
+    else
+        assert_says(&e, stops_or_words);
+    tg_buf_deinit(&line);
+    tg_checkpoint_close(c);
+}
+
+static void an_end_is_an_id_that_the_model_has(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *eos;
+        tg_status status;
+        const char *says;
+    } rows[] = {
+        {"null", TG_OK, "[]"},
+        {"-1", TG_OK, "[]"},
+        {"0", TG_OK, "[0]"},
+        {"299", TG_OK, "[299]"},
+        {"[5, 6, 5]", TG_OK, "[5, 6]"},
+        {"300", TG_E_CORRUPT,
+         "token 300 ends an answer (eos_token_id), and the model's ids end at 299"},
+        {"[1, 4294967297]", TG_E_CORRUPT, "token 4294967297"},
+        {"-2", TG_E_CORRUPT, "config.json: key 'eos_token_id' is neither an id nor a list"},
+        {"2.0", TG_E_CORRUPT, "config.json: key 'eos_token_id' is neither an id nor a list"},
+        {"\"</s>\"", TG_E_CORRUPT, "config.json: key 'eos_token_id' is neither an id nor a list"},
+        {"[\"</s>\"]", TG_E_CORRUPT, "config.json: key 'eos_token_id' is neither an id nor a list"},
+    };
+    place p = begin_folder();
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        char config[128];
+        snprintf(config, sizeof config, "{\"model_type\":\"llama\",\"eos_token_id\":%s}",
+                 rows[i].eos);
+        save_text(p.dir, "config.json", config);
+        assert_stops(p.dir, rows[i].status, rows[i].says);
+    }
+    end(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +256,7 @@ int main(void)
         cmocka_unit_test(gguf_keeps_templates_under_keys_of_their_names),
         cmocka_unit_test(a_template_that_cannot_be_used_is_said_and_the_model_stays),
         cmocka_unit_test(what_is_no_template_is_refused),
+        cmocka_unit_test(an_end_is_an_id_that_the_model_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
