@@ -39,3 +39,12 @@ END
 check "the header is C++ too" g++ -Wall -Wextra -Wpedantic -Werror plus.cc $flags -o plus
 check "and a C++ program links and runs" env LD_LIBRARY_PATH="$p/lib" ./plus
 check "the installed program runs from its prefix" "$p/bin/trigraph" --version
+
+# Flags under which the compiler believes that NaN and infinity do not exist.
+for flag in -Ofast -ffast-math -ffinite-math-only; do
+    for f in "$ROOT"/src/kernel/*.c "$ROOT"/src/device/*.c; do
+        gcc -std=c11 -I"$ROOT/src" -I"$ROOT/include" "$flag" -mavx512f -E "$f" >out 2>err && echo "$f"
+        grep -q 'build without -ffast-math and -Ofast' err || echo "$f: another error"
+    done >accepted
+    check "$flag is refused in every file that computes" test ! -s accepted
+done

@@ -307,6 +307,16 @@ static void a_part_of_a_head_may_rotate(void **state)
     tg_rope_freqs(&s, 256, freqs);
     assert_true(freqs[0] == 1);
     assert_true(fabs((double)freqs[5] - 0.01) < 1e-8); /* 10000^(-10/20) */
+    static const int32_t dims[][4] = {{64, 16, 32, 48}, {80, 20, 40, 60}, {96, 24, 48, 72}};
+    for (size_t i = 0; i < TG_COUNT(dims); i++)
+        for (int32_t quarters = 1; quarters <= 3; quarters++) {
+            char json[160];
+            snprintf(json, sizeof json,
+                     "{\"head_dim\": %d, \"max_position_embeddings\": 256, "
+                     "\"partial_rotary_factor\": %g}",
+                     dims[i][0], 0.25 * quarters);
+            assert_int_equal(read_spec(json, &a).rotary_dim, dims[i][quarters]);
+        }
     tg_arena_deinit(&a);
 }
 
