@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 scaling.c - which rotary table a checkpoint asks for: the
  * keys of rope_scaling, rope_parameters and GGUF's rope.*, with the defaults that transformers 5
  * and ggml give them. What the numbers mean is rope.c's business. */
+#include "base/log.h"
 #include "model/keys.h"
 
 #include <math.h>
@@ -202,7 +203,11 @@ tg_status tg_rope_read_hf(tg_rope_spec *r, const tg_hparams *h, tg_config *c, co
     *r = (tg_rope_spec){.theta = k->theta_absent, .factor = 1, .attention_factor = 1};
     bool is_present = false;
     if (k->theta_key) TG_TRY(tg_config_get_f64(c, k->theta_key, &r->theta, &is_present, e));
+    double root = r->theta;
     TG_TRY(get_number(c, k->object, "rope_theta", false, &r->theta, e));
+    if (is_present && r->theta != root)
+        tg_log_warn("%s: %s is %g and %s.rope_theta %g; the latter is used, as in transformers",
+                    tg_config_get_file(c), k->theta_key, root, k->object, r->theta);
     TG_TRY(find_kind(&r->kind, c, k->object, e));
     TG_TRY(read_rotary_dim(r, h, c, k, e));
     switch (r->kind) {

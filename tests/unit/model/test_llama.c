@@ -87,6 +87,26 @@ static void old_and_new_rope_keys_say_the_same(void **state)
     }
 }
 
+/* C30: RotaryEmbeddingConfigMixin.standardize_rope_params sets only what rope_parameters lacks. */
+static void two_thetas_are_said_and_the_inner_one_is_used(void **state)
+{
+    (void)state;
+    opened o = open_changed("llama-mqa", "{\"rope_theta\": 20000.0, \"rope_parameters\": "
+                                         "{\"rope_type\": \"default\", \"rope_theta\": 5000.0}}");
+    if (o.status != TG_OK) fail_msg("%s", o.e.msg);
+    assert_true(o.h->ropes[0].theta == 5000);
+    assert_non_null(strstr(test_log, "rope_theta is 20000 and rope_parameters.rope_theta 5000"));
+    close_opened(&o);
+    o = open_changed("llama-mqa", "{\"rope_theta\": 5000.0, \"rope_parameters\": "
+                                  "{\"rope_type\": \"default\", \"rope_theta\": 5000.0}}");
+    assert_string_equal(test_log, "");
+    close_opened(&o);
+    o = open_changed("llama-mqa", "{\"rope_theta\": 20000.0, \"rope_parameters\": null}");
+    if (o.status != TG_OK) fail_msg("%s", o.e.msg);
+    assert_true(o.h->ropes[0].theta == 20000);
+    close_opened(&o);
+}
+
 static void a_gguf_file_gives_the_same_frequencies(void **state)
 {
     (void)state;
@@ -410,6 +430,7 @@ int main(void)
         cmocka_unit_test(an_explicit_head_size_wins),
         cmocka_unit_test(key_heads_must_divide_the_heads),
         cmocka_unit_test(old_and_new_rope_keys_say_the_same),
+        cmocka_unit_test(two_thetas_are_said_and_the_inner_one_is_used),
         cmocka_unit_test(a_gguf_file_gives_the_same_frequencies),
         cmocka_unit_test(dynamic_scaling_may_go_beyond_the_training_length),
         cmocka_unit_test(a_theta_that_is_not_there_is_the_familys_default),
