@@ -295,6 +295,27 @@ static void an_explicit_attention_factor_of_one_wins(void **state)
     tg_arena_deinit(&a);
 }
 
+/* D07: _compute_yarn_parameters of transformers 5.24 takes truncate, absent, as true; what each
+ * gives is in rope.txt. */
+static void yarns_range_is_rounded_unless_told_otherwise(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        bool is_rounded;
+    } rows[] = {{"", true}, {", \"truncate\": true", true}, {", \"truncate\": false", false}};
+    tg_arena a = {0};
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        char json[200];
+        snprintf(json, sizeof json,
+                 "{\"head_dim\": 64, \"max_position_embeddings\": 4096, \"rope_parameters\": "
+                 "{\"rope_type\": \"yarn\", \"factor\": 4%s}}",
+                 rows[i].key);
+        assert_int_equal(read_spec(json, &a).is_truncated, rows[i].is_rounded);
+    }
+    tg_arena_deinit(&a);
+}
+
 static void a_part_of_a_head_may_rotate(void **state)
 {
     (void)state;
@@ -330,6 +351,7 @@ int main(void)
         cmocka_unit_test(wrong_rope_keys_are_refused_by_name),
         cmocka_unit_test(gguf_keys_give_the_table_of_the_config_they_were_made_from),
         cmocka_unit_test(an_explicit_attention_factor_of_one_wins),
+        cmocka_unit_test(yarns_range_is_rounded_unless_told_otherwise),
         cmocka_unit_test(a_part_of_a_head_may_rotate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
