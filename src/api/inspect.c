@@ -229,6 +229,14 @@ static json_t *describe_model(const tg_hparams *h)
                      h->max_positions);
 }
 
+/* What config.json calls the way its weights are quantized; NULL where it calls it nothing. */
+static const char *find_method(const tg_checkpoint *c)
+{
+    const json_t *config = tg_checkpoint_get_json(c, TG_HF_CONFIG);
+    const json_t *about = json_object_get(config, "quantization_config");
+    return json_string_value(json_object_get(about, "quant_method"));
+}
+
 static json_t *describe_papers(const tg_survey *x)
 {
     json_t *names = json_array();
@@ -252,6 +260,8 @@ static tg_status print_checkpoint_json(tg_buf *out, const tg_survey *x, tg_err *
         json_object_set_new(o, "architecture", json_string(tg_blueprint_arch(x->model)->name));
         json_object_set_new(o, "model", describe_model(tg_blueprint_hparams(x->model)));
     }
+    if (find_method(x->checkpoint))
+        json_object_set_new(o, "quantized", json_string(find_method(x->checkpoint)));
     if (x->is_compiled)
         json_object_set_new(o, "memory", describe_memory(&x->memory, &x->compiled.program));
     tg_status s = tg_json_print(out, o, 2, e);
@@ -284,6 +294,9 @@ static void print_types(tg_buf *out, const tg_checkpoint *c)
         tg_buf_add_byte(out, ')');
     }
     tg_buf_add_byte(out, '\n');
+    if (find_method(c))
+        tg_buf_printf(out, "quantized     %s\n",
+                      tg_name_show(tg_str_from_cstr(find_method(c))).text);
 }
 
 static void print_checkpoint(tg_buf *out, const tg_survey *x)
