@@ -5,36 +5,25 @@
  * lowest rank, the leftmost of equals, until no pair is in the table. SentencePiece's "best score
  * first" is the same with ranks made of scores, so one loop serves both.
  *
- * Three ways to the same ids. A word that is a token and whose merging was seen by the compiler to
+ * Four ways to the same ids. A word that is a token and whose merging was seen by the compiler to
  * give that token is looked up whole: most words of prose. A short word scans its few pairs. A long
- * one (a text without spaces, a vocabulary without word boundaries) keeps them in a queue. */
-#include "prompt/tokblob.h"
+ * one (a text without spaces, a vocabulary without word boundaries) takes tokens from left to
+ * right, without merging anything. Where that is not known to be right, it keeps its pairs in a
+ * queue. */
+#include "prompt/toksplit.h"
 
 #include <string.h>
 
-/* Up to here scanning all pairs for each merge is cheaper than a queue. */
-enum { SHORT_WORD = 40, NO_RANK = INT32_MAX };
-
-/* The merge of two neighbours, or NULL. Misses are the rule: half of all pairs of a word. */
-static const tg_tok_merge *find_merge(const tg_tokenizer *t, int32_t left, int32_t right)
-{
-    uint32_t mask = t->merge_mask;
-    for (uint32_t i = tg_tok_merge_hash(left, right) & mask, n = 0; n <= mask;
-         i = (i + 1) & mask, n++) {
-        const tg_tok_merge *m = &t->merges[i];
-        if (m->left < 0) break;
-        if (m->left == left && m->right == right)
-            return (uint32_t)m->id < (uint32_t)t->h->n_symbols ? m : NULL;
-    }
-    return NULL;
-}
+/* Up to here scanning all pairs for each merge is cheaper than the other two. */
+enum { SHORT_WORD = 40, NO_RANK = TG_TOK_NO_RANK };
 
 /* What merging the symbol with its next would give. It is kept in the symbol: a table of megabytes
  * is not asked twice. */
 static void find_pair(const tg_tokenizer *t, tg_bpe_symbol *a, int32_t right)
 {
-    const tg_tok_merge *m = find_merge(t, a->id, right);
-    bool is_merge = m && m->rank >= 0 && m->rank < t->h->n_ranks;
+    const tg_tok_merge *m = tg_tok_find_merge(t->merges, t->merge_mask, a->id, right);
+    bool is_merge =
+        m && (uint32_t)m->id < (uint32_t)t->h->n_symbols && m->rank >= 0 && m->rank < t->h->n_ranks;
     a->rank = is_merge ? m->rank : NO_RANK;
     a->merged = is_merge ? m->id : -1;
 }
@@ -206,15 +195,21 @@ static tg_status merge_by_queue(tg_tok_scratch *s, int32_t n, tg_err *e)
 
 /* ---- a word's ids */
 
-static void emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end)
+/* Where the id came from that was pushed last, or that stands where spans have come to. */
+static void locate(tg_tok_scratch *s, const tg_tok_view *v, int32_t begin, int32_t end)
 {
-    tg_ids_push(s->out, id);
     if (s->is_noting) s->noted[s->n_noted++] = (tg_span){begin, end};
     if (!s->spans) return;
     if (v->origin)
         tg_spans_push(s->spans, v->origin[begin].begin, v->origin[end - 1].end);
     else
         tg_spans_push(s->spans, v->base + begin, v->base + end);
+}
+
+static void emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end)
+{
+    tg_ids_push(s->out, id);
+    locate(s, v, begin, end);
 }
 
 /* What a word's symbols become, and whether the last one was an unknown character. */
@@ -265,8 +260,135 @@ static void emit_symbol(emitter *x, const tg_bpe_symbol *y)
     }
 }
 
+/* ---- long words: tokens from left to right */
+
+/* The longest whole token that begins at v[at], or -1. */
+static int32_t find_longest(const tg_tokenizer *t, const tg_tok_view *v, int32_t at, int32_t end)
+{
+    int32_t id = -1;
+    for (uint32_t unit = 0; at < end; at++) {
+        unit = tg_keytrie_find_child(&t->key_trie, unit, (uint8_t)v->ptr[at]);
+        if (unit == TG_KEYTRIE_NONE) break;
+        if (t->key_trie.units[unit].id >= 0) id = t->key_trie.units[unit].id;
+    }
+    return id < t->h->n_vocab ? id : -1;
+}
+
+static bool is_dead(const tg_tok_scratch *s, int32_t k)
+{
+    return s->dead[k >> 5] >> (k & 31) & 1;
+}
+
+/* The next token to try at a place where `id` does not fit. Each is shorter: that ends the loop,
+ * whatever the tables say. */
+static int32_t find_shorter(const tg_tokenizer *t, int32_t id)
+{
+    int32_t next = t->splits[id].shorter;
+    bool is_shorter =
+        next >= 0 && next < t->h->n_vocab && tg_tok_key(t, next).len < tg_tok_key(t, id).len;
+    return is_shorter ? next : -1;
+}
+
+/* Appends the ids of w from *from on, up to the first character that no token begins with, where
+ * *from then is. Takes the longest token that its left neighbour allows; where the rest of the word
+ * then has no tokens, the place is dead, and the token before it gives way to a shorter one. A
+ * place dies once, so that a word takes time by its length. False when every way is dead. */
+static bool find_tokens(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, int32_t *from)
+{
+    const tg_tokenizer *t = s->t;
+    tg_tok_splits splits = {t->merges, t->splits, t->merge_mask, t->h->n_vocab};
+    tg_ids *out = s->out;
+    size_t first = out->len;
+    int32_t at = *from, id = find_longest(t, v, at, w.end);
+    while (id >= 0) {
+        size_t n = tg_tok_key(t, id).len;
+        if (n < 1 || n > (size_t)(w.end - at)) return false; /* a damaged table */
+        int32_t next = at + (int32_t)n;
+        if (!is_dead(s, next - w.begin) &&
+            (out->len == first || tg_tok_stay_apart(&splits, out->ptr[out->len - 1], id, false))) {
+            tg_ids_push(out, id);
+            if (out->is_failed) return true; /* the caller's caller finds it */
+            at = next;
+            id = find_longest(t, v, at, w.end);
+            continue;
+        }
+        id = find_shorter(t, id);
+        if (id >= 0) continue;
+        if (out->len == first) return false;
+        s->dead[(at - w.begin) >> 5] |= 1u << ((at - w.begin) & 31);
+        id = out->ptr[--out->len];
+        at -= (int32_t)tg_tok_key(t, id).len;
+    }
+    *from = at;
+    return true;
+}
+
+static void locate_run(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, size_t from)
+{
+    for (size_t i = from; i < s->out->len; i++) {
+        int32_t n = (int32_t)tg_tok_key(s->t, s->out->ptr[i]).len;
+        locate(s, v, at, at + n);
+        at += n;
+    }
+}
+
+static tg_status begin_dead(tg_tok_scratch *s, size_t n_bytes, tg_err *e)
+{
+    size_t n = n_bytes / 32 + 1;
+    if (n > s->n_dead) {
+        size_t want = TG_MAX(n, (size_t)64);
+        tg_mem_free(s->dead);
+        s->dead = tg_mem_new_array(want, sizeof *s->dead);
+        s->n_dead = s->dead ? want : 0;
+        if (!s->dead) return tg_fail_nomem(e, want * sizeof *s->dead, "the places of a word");
+    }
+    memset(s->dead, 0, n * sizeof *s->dead);
+    return TG_OK;
+}
+
+/* A character that no token begins with is spelled in bytes, which merge with nothing. */
+static bool find_word(tg_tok_scratch *s, const tg_tok_view *v, tg_span w)
+{
+    const tg_tokenizer *t = s->t;
+    for (int32_t at = w.begin; at < w.end;) {
+        size_t n_before = s->out->len;
+        int32_t begin = at, cp;
+        if (!find_tokens(s, v, w, &at)) return false;
+        if (s->out->is_failed) return true;
+        if (s->spans || s->is_noting) locate_run(s, v, begin, n_before);
+        if (at == w.end) break;
+        int n = tg_utf8_decode(v->ptr + at, (size_t)(w.end - at), &cp);
+        for (int32_t end = at + TG_MAX(n, 1); at < end; at++) {
+            int32_t id = t->byte_ids[(uint8_t)v->ptr[at]];
+            if ((uint32_t)id >= (uint32_t)t->h->n_vocab) return false;
+            emit(s, v, id, at, at + 1);
+        }
+    }
+    return true;
+}
+
+/* *is_done is false, and nothing was appended, where a late merge may have its say (toksplit.h). */
+static tg_status merge_by_tokens(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, bool *is_done,
+                                 tg_err *e)
+{
+    size_t n_ids = s->out->len, n_spans = s->spans ? s->spans->len : 0;
+    int32_t n_noted = s->n_noted;
+    TG_TRY(begin_dead(s, (size_t)(w.end - w.begin), e));
+    *is_done = find_word(s, v, w);
+    if (!*is_done) {
+        s->out->len = n_ids;
+        if (s->spans) s->spans->len = n_spans;
+        s->n_noted = n_noted;
+    }
+    return tg_ids_check(s->out, e);
+}
+
 tg_status tg_bpe_merge(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg_err *e)
 {
+    bool is_done = false;
+    if (s->t->h->flags & TG_TOK_HAS_SPLITS && word.end - word.begin > SHORT_WORD)
+        TG_TRY(merge_by_tokens(s, v, word, &is_done, e));
+    if (is_done) return TG_OK;
     symbols y = {.s = s, .v = v, .word = word, .unk_begin = -1};
     TG_TRY(split_symbols(&y, e));
     for (int32_t i = 0; i + 1 < y.n; i++)

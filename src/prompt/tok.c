@@ -199,6 +199,7 @@ static tg_status check_header(const tg_tok_header *h, size_t n_bytes, tg_err *e)
 /* Bytes of one item of each section, and how many items: -1 for "any". */
 static tg_status check_sections(const tg_tok_header *h, tg_err *e)
 {
+    bool has_splits = h->flags & TG_TOK_HAS_SPLITS;
     const struct {
         size_t item;
         int64_t count;
@@ -223,6 +224,7 @@ static tg_status check_sections(const tg_tok_header *h, tg_err *e)
         [TG_TOK_ENDS] = {sizeof(tg_tok_part), (int64_t)h->n_ends * h->n_vocab, false},
         [TG_TOK_KEY_TRIE] = {sizeof(tg_keytrie_unit), -1, false},
         [TG_TOK_DFA] = {TG_DFA_ALIGN, -1, false},
+        [TG_TOK_SPLITS] = {sizeof(tg_tok_split), has_splits ? h->n_vocab : 0, false},
     };
     for (int k = 0; k < TG_TOK_SECTION_COUNT; k++) {
         tg_tok_range r = h->sections[k];
@@ -280,7 +282,7 @@ static tg_status check_steps(const tg_tokenizer *t, tg_err *e)
             return corrupt(e, "an id that is put around a text");
     for (int i = 0; i < 2; i++)
         if (t->n_nodes[i] < 1) return corrupt(e, "a trie without a root");
-    if (models[h->model].walks_keys && t->key_trie.n_units < 1)
+    if ((models[h->model].walks_keys || h->flags & TG_TOK_HAS_SPLITS) && t->key_trie.n_units < 1)
         return corrupt(e, "a trie of keys without a root");
     return TG_OK;
 }
@@ -305,6 +307,7 @@ static void set_views(tg_tokenizer *t)
     t->slot_mask = (uint32_t)(h->sections[TG_TOK_SLOTS].n_bytes / sizeof *t->slots - 1);
     t->merges = section(h, TG_TOK_MERGES);
     t->merge_mask = (uint32_t)(h->sections[TG_TOK_MERGES].n_bytes / sizeof *t->merges - 1);
+    t->splits = section(h, TG_TOK_SPLITS);
     t->byte_ids = section(h, TG_TOK_BYTE_IDS);
     t->seams = section(h, TG_TOK_SEAMS);
     t->seam_mask = (uint32_t)(h->sections[TG_TOK_SEAMS].n_bytes * 8 - 1);

@@ -136,7 +136,7 @@ enum { TG_ENCODE_MAX_BYTES = (1 << 30) - 1 };
 
 /* Appends the ids of `text`. Invalid UTF-8 is refused with its byte offset; TG_E_UNSUPPORTED is
  * where a model without an unknown token does not know a part of the text. Time and memory are
- * linear in the text but for the queue of one long word, which adds a logarithm. */
+ * linear in the text but for long words that need a queue (toksplit.h), which adds a logarithm. */
 TG_MUST_USE tg_status tg_tokenizer_encode(tg_ids *out, const tg_tokenizer *t, tg_str text,
                                           const tg_encode_options *o, tg_err *e);
 

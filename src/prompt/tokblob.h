@@ -25,7 +25,7 @@
 #include <stdatomic.h>
 
 #define TG_TOK_MAGIC "TGTOKENS"
-enum { TG_TOK_VERSION = 6, TG_TOK_ALIGN = 64 };
+enum { TG_TOK_VERSION = 7, TG_TOK_ALIGN = 64 };
 
 typedef enum tg_tok_section {
     TG_TOK_KEY_AT,    /* uint32 [n_symbols + 1]: begin of each key in KEYS */
@@ -47,6 +47,7 @@ typedef enum tg_tok_section {
     TG_TOK_KEY_TRIE,  /* tg_keytrie_unit [..]: keys to ids, where the model walks along a word */
     TG_TOK_DFA,       /* images of tokdfa.h, for patterns that have one */
     TG_TOK_ENDS,      /* tg_tok_part [n_ends * n_vocab]: what tokens print at a text's ends */
+    TG_TOK_SPLITS,    /* tg_tok_split [n_vocab], with TG_TOK_HAS_SPLITS */
     TG_TOK_SECTION_COUNT
 } tg_tok_section;
 
@@ -73,7 +74,8 @@ enum {
     TG_TOK_CLEAN_UP = 512,    /* blanks before signs are taken out of the decoded text */
     TG_TOK_MARK_FIRST = 2048, /* WordPiece: the prefix marks tokens that begin a word, not others */
     TG_TOK_DROP_REPEATS = 1024, /* a token like the one before prints nothing */
-    TG_TOK_FLOAT_SUMS = 4096    /* Unigram as SentencePiece has it, not as the reference library */
+    TG_TOK_FLOAT_SUMS = 4096,   /* Unigram as SentencePiece has it, not as the reference library */
+    TG_TOK_HAS_SPLITS = 8192    /* SPLITS and KEY_TRIE (keys of tokens with a split) are there */
 };
 
 /* TG_TOK_FLAGS, beside the public TG_TOKEN_* */
@@ -129,6 +131,13 @@ typedef struct tg_tok_merge {
     int32_t left, right; /* left -1: empty */
     int32_t rank, id;
 } tg_tok_merge;
+
+/* The last merge that makes a token of its own key. Rank -2: it has none (toksplit.h). */
+typedef struct tg_tok_split {
+    int32_t left, right; /* -1: a symbol */
+    int32_t rank;        /* -1: a symbol */
+    int32_t shorter;     /* the longest token with a split that the key begins with; -1: none */
+} tg_tok_split;
 
 typedef struct tg_tok_added {
     uint32_t at, n_bytes; /* the content, in STRINGS */
@@ -225,6 +234,7 @@ struct tg_tokenizer {
     const uint16_t *flags;
     const tg_tok_slot *slots;
     const tg_tok_merge *merges;
+    const tg_tok_split *splits;
     const uint32_t *seams;
     uint32_t slot_mask, merge_mask, seam_mask; /* seam_mask counts bits */
     const int32_t *byte_ids, *affix;
@@ -286,6 +296,8 @@ typedef struct tg_tok_scratch {
     tg_bpe_symbol *symbols;
     size_t n_symbols; /* capacity */
     tg_pairs pairs;
+    uint32_t *dead; /* a bit for each byte of a long word */
+    size_t n_dead;  /* capacity */
     tg_lattice_step *path;
     double *best;                     /* scores of the last places, a ring */
     size_t n_path, n_best;            /* capacities */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "prompt/tokbuild.h"
 
+#include "prompt/toksplit.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -543,6 +545,53 @@ static tg_status make_scores(const tg_tok_build *b, tables *t, tg_err *e)
     return tg_buf_check(&t->at[TG_TOK_SCORES], e);
 }
 
+/* The longest token that a token's key begins with, found on the way along the trie. */
+static void find_shorter(const tg_tok_build *b, const tables *t, tg_tok_split *splits)
+{
+    tg_str units = tg_buf_str(&t->at[TG_TOK_KEY_TRIE]);
+    tg_keytrie trie = {(const void *)units.ptr, (uint32_t)(units.len / sizeof(tg_keytrie_unit))};
+    for (int32_t i = 0; i < b->h.n_vocab; i++) {
+        if (splits[i].rank < -1) continue;
+        tg_str key = b->entries[i].key;
+        uint32_t unit = 0;
+        for (size_t k = 0; k + 1 < key.len && unit != TG_KEYTRIE_NONE; k++) {
+            unit = tg_keytrie_find_child(&trie, unit, (uint8_t)key.ptr[k]);
+            if (unit != TG_KEYTRIE_NONE && trie.units[unit].id >= 0)
+                splits[i].shorter = trie.units[unit].id;
+        }
+    }
+}
+
+/* Where no character is unknown: otherwise it would have to be told which are. */
+static tg_status make_splits(tg_tok_build *b, tables *t, tg_err *e)
+{
+    if (b->h.model != TG_TOK_BPE || !(b->h.flags & TG_TOK_HAS_SEAMS) ||
+        b->n_entries != b->h.n_vocab)
+        return TG_OK;
+    tg_buf *slots = &t->at[TG_TOK_SLOTS];
+    TG_TRY(tg_buf_check(slots, e));
+    TG_TRY(tg_buf_check(&t->at[TG_TOK_FLAGS], e));
+    tg_tok_split *splits = TG_ARENA_ARRAY(&b->arena, tg_tok_split, b->n_entries);
+    tg_keytrie_item *items = TG_ARENA_ARRAY(&b->arena, tg_keytrie_item, b->n_entries);
+    if (!splits || !items) return no_memory(e, (size_t)b->n_entries * sizeof *items);
+    bool is_done = false;
+    uint32_t mask = (uint32_t)(slots->len / sizeof(tg_tok_slot) - 1);
+    TG_TRY(tg_tok_split_all(b, (const void *)slots->ptr, mask, splits, &is_done, e));
+    if (!is_done) return TG_OK;
+    uint16_t *flags = (void *)t->at[TG_TOK_FLAGS].ptr;
+    size_t n = 0;
+    for (int32_t i = 0; i < b->n_entries; i++) {
+        if (splits[i].rank < -1) continue;
+        flags[i] |= TG_TOK_IS_WHOLE;
+        items[n++] = (tg_keytrie_item){b->entries[i].key, i};
+    }
+    TG_TRY(tg_keytrie_pack(&t->at[TG_TOK_KEY_TRIE], items, n, e));
+    find_shorter(b, t, splits);
+    tg_buf_add(&t->at[TG_TOK_SPLITS], splits, (size_t)b->n_entries * sizeof *splits);
+    b->h.flags |= TG_TOK_HAS_SPLITS;
+    return TG_OK;
+}
+
 static tg_status make_key_trie(tg_tok_build *b, tables *t, tg_err *e)
 {
     if (b->h.model != TG_TOK_UNIGRAM && b->h.model != TG_TOK_WORDPIECE) return TG_OK;
@@ -615,6 +664,7 @@ static tg_status mark_whole(tg_tok_build *b, const tg_tokenizer *t, uint16_t *fl
     for (int32_t i = 0; search && i < b->h.n_vocab && status == TG_OK; i++) {
         const tg_tok_entry *x = &b->entries[i];
         tg_err why = {0};
+        if (flags[i] & TG_TOK_IS_WHOLE) continue; /* it has a split */
         if (!(x->flags & TG_TOK_IS_MODEL) || !x->key.ptr || !x->key.len) continue;
         tg_ids_clear(&ids);
         tg_tok_view v = {x->key.ptr, x->key.len, NULL, 0};
@@ -683,6 +733,7 @@ static tg_status finish(tg_tok_build *b, tables *t, tg_buf *blob, tg_err *e)
     TG_TRY(make_added(b, t, e));
     TG_TRY(make_scores(b, t, e));
     TG_TRY(make_key_trie(b, t, e));
+    TG_TRY(make_splits(b, t, e));
     TG_TRY(make_dfas(b, t, e));
     tg_buf out = {0};
     tg_status s = write_blob(b, t, &out, e);

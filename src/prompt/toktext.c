@@ -26,6 +26,7 @@ void tg_tok_scratch_deinit(tg_tok_scratch *s)
     tg_mem_free(s->path);
     tg_mem_free(s->best);
     tg_pairs_deinit(&s->pairs);
+    tg_mem_free(s->dead);
     for (size_t i = 0; i < TG_COUNT(s->known); i++)
         tg_word_cache_deinit(&s->known[i]);
     *s = (tg_tok_scratch){0};
@@ -46,6 +47,11 @@ void tg_tok_scratch_trim(tg_tok_scratch *s)
         tg_bulk_free(s->symbols, s->n_symbols * sizeof *s->symbols);
         s->symbols = NULL;
         s->n_symbols = 0;
+    }
+    if (s->n_dead > KEPT_BYTES / sizeof *s->dead) {
+        tg_mem_free(s->dead);
+        s->dead = NULL;
+        s->n_dead = 0;
     }
     if (s->pairs.head) tg_pairs_deinit(&s->pairs); /* a long word's */
 }
