@@ -8,6 +8,7 @@
 #include "parity.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #define BOUND 2e-3 /* of a logit, and of a value inside in units of its row's largest */
@@ -236,6 +237,7 @@ typedef struct looker {
     float sum[MAX_ROWS][4096]; /* the residual stream as transformers has it */
     int32_t width;             /* of the stream */
     char failure[400];         /* the first value that differs */
+    pthread_mutex_t lock;      /* q, k and v may be met by different threads */
 } looker;
 
 /* A row of ours against one of theirs; the first difference is put into words. */
@@ -299,12 +301,14 @@ static void watch(void *context, const tg_weight_entry *w, const tg_cpu_input *i
 {
     looker *k = context;
     char name[NAME_BYTES];
+    pthread_mutex_lock(&k->lock);
     if (w->role == TG_W_EMBED)
         snprintf(name, sizeof name, "%s.in",
                  json_string_value(json_object_get(k->want->json, "head")));
     else
         name_value(k, name, w->role, w->layer, "in");
     compare(k, name, in->x, in->stride, (int32_t)w->cols);
+    pthread_mutex_unlock(&k->lock);
 }
 
 /* Their stream plus what their module gave, as an operation that adds in place leaves it. */
@@ -345,9 +349,8 @@ static bool is_last(const subject *s, const tg_instr *x)
     return false;
 }
 
-static void show(void *context, const tg_cpu_result *r)
+static void look(looker *k, const tg_cpu_result *r)
 {
-    looker *k = context;
     char name[NAME_BYTES];
     tg_op op = (tg_op)r->instr->op;
     const tg_slot *slot = &tg_op_get(op)->slots[0];
@@ -369,6 +372,14 @@ static void show(void *context, const tg_cpu_result *r)
     compare_stream(k, name, r);
 }
 
+static void show(void *context, const tg_cpu_result *r)
+{
+    looker *k = context;
+    pthread_mutex_lock(&k->lock);
+    look(k, r);
+    pthread_mutex_unlock(&k->lock);
+}
+
 static bool is_inside(tg_str name)
 {
     return name.len < 7 || memcmp(name.ptr, "logits.", 7) != 0;
@@ -384,7 +395,7 @@ static void check_inside(subject *s, expected *want)
     tg_device *d = tg_exec_device(s->run.exec);
     if (tg_checkpoint_open(&c, s->folder, &e) != TG_OK) fail_msg("%s", e.msg);
     if (tg_blueprint_open(&b, c, &e) != TG_OK) fail_msg("%s", e.msg);
-    k = (looker){.s = s, .want = want, .model = b};
+    k = (looker){.s = s, .want = want, .model = b, .lock = PTHREAD_MUTEX_INITIALIZER};
     tg_cpu_device_watch(d, watch, &k);
     tg_cpu_device_show(d, show, &k);
     const sequence *q = &want->sequences[0];
