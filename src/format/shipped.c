@@ -62,7 +62,7 @@ struct coding {
 typedef struct method {
     const char *name;
     const coding *codings[MAX_CODINGS];
-    tg_status (*read)(tg_shipping *s, const json_t *about, tg_err *e);
+    tg_status (*read)(tg_shipping *s, const json_t *about, tg_err *e); /* NULL: nothing to read */
     const char *const *keys; /* of quantization_config that are understood; NULL-terminated */
 } method;
 
@@ -613,14 +613,6 @@ static tg_status read_fp8(tg_shipping *s, const json_t *about, tg_err *e)
     return read_block(s, json_object_get(about, "weight_block_size"), "weight_block_size", e);
 }
 
-static tg_status read_fbgemm(tg_shipping *s, const json_t *about, tg_err *e)
-{
-    (void)s;
-    (void)about;
-    (void)e;
-    return TG_OK;
-}
-
 /* What the tensors themselves say (bits, groups, blocks but for their size) is not read here. */
 static tg_status read_group(tg_shipping *s, const json_t *group, tg_err *e)
 {
@@ -741,7 +733,7 @@ static const method methods[] = {
     {"gptq", {&gptq_coding}, read_gptq, gptq_keys},
     {"awq", {&awq_coding}, read_awq, awq_keys},
     {"fp8", {&fp8_coding}, read_fp8, fp8_keys},
-    {"fbgemm_fp8", {&fp8_coding}, read_fbgemm, fp8_keys},
+    {"fbgemm_fp8", {&fp8_coding}, NULL, fp8_keys},
     {"compressed-tensors",
      {&packed_coding, &int8_coding, &fp8_coding},
      read_compressed,
@@ -831,7 +823,7 @@ tg_status tg_shipping_new(tg_shipping **out, const tg_checkpoint *c, const json_
     s->c = c;
     s->file = file;
     tg_status st = find_method(s, about, e);
-    if (st == TG_OK) st = s->method->read(s, about, e);
+    if (st == TG_OK && s->method->read) st = s->method->read(s, about, e);
     if (st == TG_OK) st = add_matrices(s, e);
     if (st != TG_OK) {
         tg_shipping_free(s);

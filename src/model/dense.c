@@ -68,16 +68,9 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
 static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
                            const tg_dense *absent, tg_arena *a, tg_err *e)
 {
-    int32_t value_dim = h->head_dim;
     bool is_present = false;
     TG_TRY(tg_config_get_i32(c, "*.context_length", 1, INT32_MAX, &h->max_positions, NULL, e));
-    TG_TRY(
-        tg_config_get_i32(c, "*.attention.value_length", 1, 1 << 14, &value_dim, &is_present, e));
-    if (value_dim != h->head_dim)
-        return tg_fail(e, TG_E_UNSUPPORTED,
-                       "%s: keys of %d and values of %d numbers are not supported; they must be "
-                       "equal.",
-                       tg_config_get_file(c), h->head_dim, value_dim);
+    TG_TRY(tg_hparams_check_values(h, c, e));
     TG_TRY(tg_config_get_i32(c, "*.attention.sliding_window", 0, INT32_MAX, &h->window, &is_present,
                              e));
     for (int32_t l = 0; l < h->n_layers; l++)

@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 /* clang-format off */
-/* The absent values are those of Gemma2Config. GGUF files hold every key. */
+/* The absent values are those of Gemma2Config. */
 #define FIELD(name) offsetof(tg_hparams, name)
 static const tg_key_row hf_keys[] = {
     {"num_hidden_layers", NULL, FIELD(n_layers), 1, TG_MAX_LAYERS, 26},
@@ -24,13 +24,6 @@ static const tg_key_row hf_keys[] = {
     {"max_position_embeddings", NULL, FIELD(max_positions), 1, INT32_MAX, 8192},
 };
 static const tg_key_row gguf_keys[] = {
-    {NULL, "*.block_count", FIELD(n_layers), 1, TG_MAX_LAYERS, TG_KEY_NEEDED},
-    {NULL, "*.embedding_length", FIELD(width), 1, 1 << 20, TG_KEY_NEEDED},
-    {NULL, "*.feed_forward_length", FIELD(ffn), 1, 1 << 22, TG_KEY_NEEDED},
-    {NULL, "*.attention.head_count", FIELD(n_heads), 1, 1 << 14, TG_KEY_NEEDED},
-    {NULL, "*.attention.head_count_kv", FIELD(n_kv_heads), 1, 1 << 14, TG_KEY_NEEDED},
-    {NULL, "*.attention.key_length", FIELD(head_dim), 1, 1 << 14, TG_KEY_NEEDED},
-    {NULL, "*.context_length", FIELD(max_positions), 1, INT32_MAX, TG_KEY_NEEDED},
     {NULL, "*.attention.sliding_window", FIELD(window), 1, INT32_MAX, 4096},
 };
 /* clang-format on */
@@ -82,15 +75,7 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, t
 static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
                            tg_err *e)
 {
-    int32_t value_dim = h->head_dim;
-    bool is_present = false;
-    TG_TRY(
-        tg_config_get_i32(c, "*.attention.value_length", 1, 1 << 14, &value_dim, &is_present, e));
-    if (value_dim != h->head_dim)
-        return tg_fail(e, TG_E_UNSUPPORTED,
-                       "%s: keys of %d and values of %d numbers are not supported; they must be "
-                       "equal.",
-                       tg_config_get_file(c), h->head_dim, value_dim);
+    TG_TRY(tg_hparams_check_values(h, c, e));
     for (int32_t l = 0; l < h->n_layers; l++)
         h->is_sliding[l] = l % 2 == 0;
     h->act = 1; /* gelu_tanh: no Gemma has another, and the file does not say */
@@ -105,10 +90,12 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
                               tg_err *e)
 {
     bool is_gguf = tg_config_get_kind(c) == TG_CHECKPOINT_GGUF;
-    if (is_gguf)
+    if (is_gguf) {
+        TG_TRY(tg_hparams_read_gguf_sizes(h, c, e));
         TG_TRY(tg_hparams_read_rows(h, c, gguf_keys, TG_COUNT(gguf_keys), e));
-    else
+    } else {
         TG_TRY(tg_hparams_read_rows(h, c, hf_keys, TG_COUNT(hf_keys), e));
+    }
     TG_TRY(tg_hparams_check_heads(h, c, e));
     TG_TRY(tg_hparams_read_eps(h, c, 1e-6, e));
     TG_TRY(tg_hparams_read_vocab(h, c, ck, is_gguf ? 0 : 256000, e));

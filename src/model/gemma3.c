@@ -36,8 +36,7 @@ static const char *const hf_prefixes[] = {
     "model.", "language_model.model.", "model.language_model.", NULL,
 };
 
-/* The absent values are those of Gemma3TextConfig: released configs leave out what equals them.
- * GGUF files hold every key. */
+/* The absent values are those of Gemma3TextConfig: released configs leave out what equals them. */
 #define FIELD(name) offsetof(tg_hparams, name)
 static const tg_key_row hf_keys[] = {
     {"num_hidden_layers", NULL, FIELD(n_layers), 1, TG_MAX_LAYERS, 26},
@@ -47,15 +46,6 @@ static const tg_key_row hf_keys[] = {
     {"num_key_value_heads", NULL, FIELD(n_kv_heads), 1, 1 << 14, 4},
     {"head_dim", NULL, FIELD(head_dim), 1, 1 << 14, 256},
     {"max_position_embeddings", NULL, FIELD(max_positions), 1, INT32_MAX, 131072},
-};
-static const tg_key_row gguf_keys[] = {
-    {NULL, "*.block_count", FIELD(n_layers), 1, TG_MAX_LAYERS, TG_KEY_NEEDED},
-    {NULL, "*.embedding_length", FIELD(width), 1, 1 << 20, TG_KEY_NEEDED},
-    {NULL, "*.feed_forward_length", FIELD(ffn), 1, 1 << 22, TG_KEY_NEEDED},
-    {NULL, "*.attention.head_count", FIELD(n_heads), 1, 1 << 14, TG_KEY_NEEDED},
-    {NULL, "*.attention.head_count_kv", FIELD(n_kv_heads), 1, 1 << 14, TG_KEY_NEEDED},
-    {NULL, "*.attention.key_length", FIELD(head_dim), 1, 1 << 14, TG_KEY_NEEDED},
-    {NULL, "*.context_length", FIELD(max_positions), 1, INT32_MAX, TG_KEY_NEEDED},
 };
 
 static const tg_refusal hf_refusals[] = {
@@ -166,16 +156,9 @@ static tg_status read_gguf_layers(tg_hparams *h, tg_config *c, tg_err *e)
 static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
                            tg_err *e)
 {
-    int32_t value_dim = h->head_dim;
     double local_theta = 1e4;
     bool is_present = false;
-    TG_TRY(
-        tg_config_get_i32(c, "*.attention.value_length", 1, 1 << 14, &value_dim, &is_present, e));
-    if (value_dim != h->head_dim)
-        return tg_fail(e, TG_E_UNSUPPORTED,
-                       "%s: keys of %d and values of %d numbers are not supported; they must be "
-                       "equal.",
-                       tg_config_get_file(c), h->head_dim, value_dim);
+    TG_TRY(tg_hparams_check_values(h, c, e));
     TG_TRY(read_gguf_layers(h, c, e));
     TG_TRY(tg_rope_read_gguf(&h->ropes[0], h, c, ck, 1e6, a, e));
     TG_TRY(tg_config_get_f64(c, "*.rope.freq_base_swa", &local_theta, &is_present, e));
@@ -200,7 +183,7 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
 {
     bool is_gguf = tg_config_get_kind(c) == TG_CHECKPOINT_GGUF;
     if (is_gguf)
-        TG_TRY(tg_hparams_read_rows(h, c, gguf_keys, TG_COUNT(gguf_keys), e));
+        TG_TRY(tg_hparams_read_gguf_sizes(h, c, e));
     else
         TG_TRY(tg_hparams_read_rows(h, c, hf_keys, TG_COUNT(hf_keys), e));
     TG_TRY(tg_hparams_check_heads(h, c, e));

@@ -14,15 +14,6 @@ static const tg_weight_rule rules[] = {
      .gguf = "blk.#.post_attention_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1},
     {.role = TG_W_FFN_POST_NORM, .hf = "model.layers.#.post_mlp_layernorm.weight",
      .gguf = "blk.#.post_ffw_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1},
-    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_up_proj.weight",
-     .gguf = "blk.#.ffn_up.weight", .rows = TG_SIZE_F, .cols = TG_SIZE_D,
-     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_GATE, .gguf_part = TG_PART_GATE},
-    {.role = TG_W_UP, .hf = "model.layers.#.mlp.gate_up_proj.weight",
-     .gguf = "blk.#.ffn_up.weight", .rows = TG_SIZE_F, .cols = TG_SIZE_D,
-     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_UP, .gguf_part = TG_PART_UP},
-    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight",
-     .gguf = "blk.#.ffn_down.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_F, .split = TG_SPLIT_COLS},
 };
 /* clang-format on */
 static const tg_rule_list own_rules = TG_RULE_LIST(rules);
@@ -53,7 +44,7 @@ const tg_arch tg_arch_glm4 = {
     .hf_types = {"glm4"},
     .gguf_arch = "glm4",
     .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_attention, &tg_rules_ffn_norm,
-              &own_rules},
+              &own_rules, &tg_rules_gate_up},
     .hf_has_pairs = true,
     .gguf_has_pairs = true,
     .ignored_tensors = tg_ignored_rope_tensors,

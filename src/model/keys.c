@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,6 +57,36 @@ tg_status tg_hparams_read_numbers(tg_hparams *h, tg_config *c, const tg_number_r
         memcpy((char *)h + r->field, &field, sizeof field);
     }
     return TG_OK;
+}
+
+/* clang-format off */
+#define FIELD(name) offsetof(tg_hparams, name)
+static const tg_key_row gguf_sizes[] = {
+    {NULL, "*.block_count", FIELD(n_layers), 1, TG_MAX_LAYERS, TG_KEY_NEEDED},
+    {NULL, "*.embedding_length", FIELD(width), 1, 1 << 20, TG_KEY_NEEDED},
+    {NULL, "*.feed_forward_length", FIELD(ffn), 1, 1 << 22, TG_KEY_NEEDED},
+    {NULL, "*.attention.head_count", FIELD(n_heads), 1, 1 << 14, TG_KEY_NEEDED},
+    {NULL, "*.attention.head_count_kv", FIELD(n_kv_heads), 1, 1 << 14, TG_KEY_NEEDED},
+    {NULL, "*.attention.key_length", FIELD(head_dim), 1, 1 << 14, TG_KEY_NEEDED},
+    {NULL, "*.context_length", FIELD(max_positions), 1, INT32_MAX, TG_KEY_NEEDED},
+};
+/* clang-format on */
+
+tg_status tg_hparams_read_gguf_sizes(tg_hparams *h, tg_config *c, tg_err *e)
+{
+    return tg_hparams_read_rows(h, c, gguf_sizes, TG_COUNT(gguf_sizes), e);
+}
+
+tg_status tg_hparams_check_values(const tg_hparams *h, tg_config *c, tg_err *e)
+{
+    int32_t value_dim = h->head_dim;
+    bool is_present = false;
+    TG_TRY(
+        tg_config_get_i32(c, "*.attention.value_length", 1, 1 << 14, &value_dim, &is_present, e));
+    if (value_dim == h->head_dim) return TG_OK;
+    return tg_fail(e, TG_E_UNSUPPORTED,
+                   "%s: keys of %d and values of %d numbers are not supported; they must be equal.",
+                   tg_config_get_file(c), h->head_dim, value_dim);
 }
 
 tg_status tg_hparams_check_heads(tg_hparams *h, tg_config *c, tg_err *e)
@@ -182,6 +213,19 @@ tg_status tg_hparams_read_window(tg_hparams *h, tg_config *c, const tg_checkpoin
     if (!is_on) h->window = 0;
     for (int32_t l = 0; l < h->n_layers; l++)
         h->is_sliding[l] = h->window > 0 && (!*has_types || h->is_sliding[l]);
+    return TG_OK;
+}
+
+tg_status tg_hparams_read_late_window(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
+                                      tg_err *e)
+{
+    bool has_types = false, is_present = false;
+    int32_t first = 28;
+    if (tg_config_get_kind(c) == TG_CHECKPOINT_GGUF) return TG_OK;
+    TG_TRY(tg_config_get_i32(c, "max_window_layers", 0, INT32_MAX, &first, &is_present, e));
+    TG_TRY(tg_hparams_read_window(h, c, ck, 4096, false, &has_types, e));
+    for (int32_t l = 0; l < h->n_layers && !has_types; l++)
+        h->is_sliding[l] = h->is_sliding[l] && l >= first;
     return TG_OK;
 }
 

@@ -32,9 +32,15 @@ typedef struct tg_number_row {
 TG_MUST_USE tg_status tg_hparams_read_numbers(tg_hparams *h, tg_config *c,
                                               const tg_number_row *rows, int32_t n, tg_err *e);
 
+/* All sizes of a GGUF file that must say each of them, max_positions too. */
+TG_MUST_USE tg_status tg_hparams_read_gguf_sizes(tg_hparams *h, tg_config *c, tg_err *e);
+
 /* After the rows: key heads and head size where absent (0) follow from the others, and the sizes
  * are ones the kernels and the attention can do. */
 TG_MUST_USE tg_status tg_hparams_check_heads(tg_hparams *h, tg_config *c, tg_err *e);
+
+/* GGUF can give values another size than keys, which attention cannot do. After head_dim. */
+TG_MUST_USE tg_status tg_hparams_check_values(const tg_hparams *h, tg_config *c, tg_err *e);
 
 /* norm_eps, under the name that the kind of norm has (is_layer_norm is set); `absent` is taken
  * when an HF config does not say. */
@@ -61,6 +67,11 @@ bool tg_checkpoint_names_key(const tg_checkpoint *ck, const char *key);
 TG_MUST_USE tg_status tg_hparams_read_window(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
                                              int32_t absent, bool is_on, bool *has_types,
                                              tg_err *e);
+
+/* The same for families whose windows begin at "max_window_layers" and are off unless switched on:
+ * Qwen. Nothing of a GGUF file. */
+TG_MUST_USE tg_status tg_hparams_read_late_window(tg_hparams *h, tg_config *c,
+                                                  const tg_checkpoint *ck, tg_err *e);
 
 /* One rotary table from config.json: `object` is the path of the object that holds rope_type and
  * its numbers ("rope_scaling", "rope_parameters.full_attention"; it may be absent: a plain table).

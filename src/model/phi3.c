@@ -21,15 +21,6 @@ static const tg_weight_rule rules[] = {
     {.role = TG_W_O, .hf = "model.layers.#.self_attn.o_proj.weight",
      .gguf = "blk.#.attn_output.weight",
      .rows = TG_SIZE_D, .cols = TG_SIZE_HD, .split = TG_SPLIT_COLS},
-    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_up_proj.weight",
-     .gguf = "blk.#.ffn_up.weight", .rows = TG_SIZE_F, .cols = TG_SIZE_D,
-     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_GATE, .gguf_part = TG_PART_GATE},
-    {.role = TG_W_UP, .hf = "model.layers.#.mlp.gate_up_proj.weight",
-     .gguf = "blk.#.ffn_up.weight", .rows = TG_SIZE_F, .cols = TG_SIZE_D,
-     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_UP, .gguf_part = TG_PART_UP},
-    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight",
-     .gguf = "blk.#.ffn_down.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_F, .split = TG_SPLIT_COLS},
 };
 /* clang-format on */
 static const tg_rule_list own_rules = TG_RULE_LIST(rules);
@@ -77,7 +68,8 @@ const tg_arch tg_arch_phi3 = {
     .name = "phi3",
     .hf_types = {"phi3"},
     .gguf_arch = "phi3",
-    .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_ffn_norm, &own_rules},
+    .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_ffn_norm, &own_rules,
+              &tg_rules_gate_up},
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
     .forward = forward,

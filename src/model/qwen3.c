@@ -15,19 +15,11 @@ static const tg_dense absent = {
     .act = "silu",
 };
 
-/* Layers from max_window_layers on see a window, where it is switched on at all. */
 static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
                               tg_err *e)
 {
-    bool has_types = false, is_present = false;
-    int32_t first = 28;
     TG_TRY(tg_dense_read(h, c, ck, &absent, a, e));
-    if (tg_config_get_kind(c) == TG_CHECKPOINT_GGUF) return TG_OK;
-    TG_TRY(tg_config_get_i32(c, "max_window_layers", 0, INT32_MAX, &first, &is_present, e));
-    TG_TRY(tg_hparams_read_window(h, c, ck, 4096, false, &has_types, e));
-    for (int32_t l = 0; l < h->n_layers && !has_types; l++)
-        h->is_sliding[l] = h->is_sliding[l] && l >= first;
-    return TG_OK;
+    return tg_hparams_read_late_window(h, c, ck, e);
 }
 
 static void forward(tg_build *b, const tg_hparams *h)

@@ -73,6 +73,18 @@ static const tg_weight_rule glu[] = {
      .rows = TG_SIZE_D, .cols = TG_SIZE_1, .is_optional = true},
 };
 
+static const tg_weight_rule gate_up[] = {
+    {.role = TG_W_GATE, .hf = "model.layers.#.mlp.gate_up_proj.weight",
+     .gguf = "blk.#.ffn_up.weight", .rows = TG_SIZE_F, .cols = TG_SIZE_D,
+     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_GATE, .gguf_part = TG_PART_GATE},
+    {.role = TG_W_UP, .hf = "model.layers.#.mlp.gate_up_proj.weight",
+     .gguf = "blk.#.ffn_up.weight", .rows = TG_SIZE_F, .cols = TG_SIZE_D,
+     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_UP, .gguf_part = TG_PART_UP},
+    {.role = TG_W_DOWN, .hf = "model.layers.#.mlp.down_proj.weight",
+     .gguf = "blk.#.ffn_down.weight",
+     .rows = TG_SIZE_D, .cols = TG_SIZE_F, .split = TG_SPLIT_COLS},
+};
+
 static const tg_weight_rule gemma[] = {
     {.role = TG_W_EMBED, .hf = "model.embed_tokens.weight", .gguf = "token_embd.weight",
      .rows = TG_SIZE_V, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
@@ -101,6 +113,7 @@ const tg_rule_list tg_rules_attention = TG_RULE_LIST(attention);
 const tg_rule_list tg_rules_qk_norm = TG_RULE_LIST(qk_norm);
 const tg_rule_list tg_rules_ffn_norm = TG_RULE_LIST(ffn_norm);
 const tg_rule_list tg_rules_glu = TG_RULE_LIST(glu);
+const tg_rule_list tg_rules_gate_up = TG_RULE_LIST(gate_up);
 const tg_rule_list tg_rules_gemma = TG_RULE_LIST(gemma);
 
 const char *const tg_ignored_rope_tensors[] = {

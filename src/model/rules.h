@@ -23,6 +23,8 @@ extern const tg_rule_list tg_rules_qk_norm;
 extern const tg_rule_list tg_rules_ffn_norm;
 /* gate, up and down, with biases where the checkpoint has them. */
 extern const tg_rule_list tg_rules_glu;
+/* The same without biases, gate and up in one tensor. */
+extern const tg_rule_list tg_rules_gate_up;
 /* Gemma's norms: four of a layer and the last, stored around 0 in HF; embedding and head. */
 extern const tg_rule_list tg_rules_gemma;
 

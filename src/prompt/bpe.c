@@ -199,11 +199,7 @@ static tg_status merge_by_queue(tg_tok_scratch *s, int32_t n, tg_err *e)
 static void locate(tg_tok_scratch *s, const tg_tok_view *v, int32_t begin, int32_t end)
 {
     if (s->is_noting) s->noted[s->n_noted++] = (tg_span){begin, end};
-    if (!s->spans) return;
-    if (v->origin)
-        tg_spans_push(s->spans, v->origin[begin].begin, v->origin[end - 1].end);
-    else
-        tg_spans_push(s->spans, v->base + begin, v->base + end);
+    if (s->spans) tg_tok_locate(s, v, begin, end);
 }
 
 static void emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end)

@@ -122,14 +122,19 @@ static const struct {
 };
 _Static_assert(TG_COUNT(models) == TG_TOK_MODEL_COUNT, "every model has a row");
 
-void tg_tok_emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end)
+void tg_tok_locate(tg_tok_scratch *s, const tg_tok_view *v, int32_t begin, int32_t end)
 {
-    tg_ids_push(s->out, id);
     if (!s->spans) return;
     if (v->origin)
         tg_spans_push(s->spans, v->origin[begin].begin, v->origin[end - 1].end);
     else
         tg_spans_push(s->spans, v->base + begin, v->base + end);
+}
+
+void tg_tok_emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end)
+{
+    tg_ids_push(s->out, id);
+    tg_tok_locate(s, v, begin, end);
 }
 
 tg_status tg_tok_fail_unknown(const tg_tok_view *v, int32_t begin, tg_err *e)

@@ -344,6 +344,8 @@ bool tg_tok_added_accept(const tg_tokenizer *t, int32_t k, tg_str text, size_t f
 
 /* tok.c: appends an id that stands for bytes [begin, end) of v, and its span. */
 void tg_tok_emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t begin, int32_t end);
+/* Only the span, for an id that was pushed. */
+void tg_tok_locate(tg_tok_scratch *s, const tg_tok_view *v, int32_t begin, int32_t end);
 /* tok.c: the error of a model that has no token for those bytes, nor an unknown token. */
 TG_MUST_USE tg_status tg_tok_fail_unknown(const tg_tok_view *v, int32_t begin, tg_err *e);
 /* Which end of a text a token stands at. */

@@ -1,36 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 From a checkpoint to packed weights: any GGUF file, and any
  * config.json (an input that begins with a brace) beside a fixed weights file, either is refused
  * with a message or can be compiled and packed. */
-#include "base/log.h"
 #include "compile/compile.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static char folder[64]; /* made with the first input, removed at exit */
-
-static void be_quiet(void *context, const char *line)
-{
-    (void)context;
-    (void)line;
-}
-
-static void remove_folder(void)
-{
-    (void)!tg_path_remove(folder, NULL);
-}
-
-static void save(const char *name, const void *bytes, size_t n)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) abort();
-}
 
 /* An embedding and a norm: enough for a folder to be read up to its weights. */
 static void save_weights(void)
@@ -43,16 +17,6 @@ static void save_weights(void)
     _Static_assert(sizeof json - 1 < 256, "the length is one byte");
     memcpy(file + 8, json, sizeof json - 1);
     save("model.safetensors", file, sizeof file);
-}
-
-static void begin(void)
-{
-    if (folder[0]) return;
-    strcpy(folder, "/tmp/tg-fuzz-XXXXXX");
-    if (!mkdtemp(folder)) abort();
-    atexit(remove_folder);
-    tg_log_set_sink(be_quiet, NULL);
-    save_weights();
 }
 
 /* Packs the first and the last piece of every matrix and all of every vector, as the table says. */
@@ -82,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tg_checkpoint *c = NULL;
     tg_blueprint *b = NULL;
     tg_compiled compiled = {0};
-    begin();
+    if (begin_folder()) save_weights();
     save(is_config ? "config.json" : "model.gguf", data, size);
     snprintf(path, sizeof path, "%s%s", folder, is_config ? "" : "/model.gguf");
     tg_status s = tg_checkpoint_open(&c, path, &e);

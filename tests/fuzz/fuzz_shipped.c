@@ -1,46 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Quantized Hugging Face weights: the line of a config.json, then the bytes of a safetensors file.
  * Either is refused with a message, or every matrix has rows that can be read and unpacked. */
-#include "base/file.h"
-#include "base/log.h"
+#include "folder.h"
 #include "format/shipped.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static char folder[64]; /* made with the first input, removed at exit */
-
-static void be_quiet(void *context, const char *line)
-{
-    (void)context;
-    (void)line;
-}
-
-static void remove_folder(void)
-{
-    (void)!tg_path_remove(folder, NULL);
-}
-
-static void save(const char *name, const void *bytes, size_t n)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) abort();
-}
-
-static void begin(void)
-{
-    if (folder[0]) return;
-    strcpy(folder, "/tmp/tg-fuzz-XXXXXX");
-    if (!mkdtemp(folder)) abort();
-    atexit(remove_folder);
-    tg_log_set_sink(be_quiet, NULL);
-}
 
 static void read_rows(const tg_tensor *t)
 {
@@ -63,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tg_checkpoint *c = NULL;
     tg_shipping *s = NULL;
     if (!end) return 0;
-    begin();
+    begin_folder();
     save("config.json", data, (size_t)(end - data));
     save("model.safetensors", end + 1, size - (size_t)(end + 1 - data));
     tg_status status = tg_checkpoint_open(&c, folder, &e);

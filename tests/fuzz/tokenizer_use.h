@@ -5,6 +5,7 @@
 #ifndef TG_TESTS_FUZZ_TOKENIZER_USE_H
 #define TG_TESTS_FUZZ_TOKENIZER_USE_H
 
+#include "base/log.h"
 #include "prompt/tok.h"
 
 #include <stdlib.h>
@@ -80,6 +81,31 @@ static inline void check_tokenizer(const tg_tokenizer *t, tg_str text)
     check_decoding(t, &ids, false);
     check_decoding(t, &ids, true);
     tg_ids_deinit(&ids);
+}
+
+static inline void be_quiet(void *context, const char *line)
+{
+    (void)context;
+    (void)line;
+}
+
+/* What the compiler made of an input: a blob that opens and a tokenizer that keeps the rules over
+ * the same few texts for all, or a refusal in words. */
+static inline void check_compiled(tg_status status, tg_buf *blob, const tg_err *e)
+{
+    tg_tokenizer *t = NULL;
+    must(status == TG_OK || e->msg[0]);
+    if (status == TG_OK) {
+        must(tg_tokenizer_open(&t, blob->ptr, blob->len, NULL) == TG_OK);
+        check_tokenizer(t, TG_STR("a<m>b  Caf\xc3\xa9 e\xcc\x81 \xe6\x97\xa5 don't 1234\n\n"
+                                  "\xf0\x9f\x98\x80 <s>AB"));
+        check_tokenizer(t,
+                        TG_STR("\xef\xac\x81 \xc4\xb0\xc2\xaa\xcc\x80 ab_\xe2\x96\x81"
+                               "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\xe3\x80\x80"));
+        check_tokenizer(t, TG_STR(" a<u>b  Caf\xc3\xa9 \xe2\x96\x81 \xf0\x9f\x98\x80 <s>AB\n\n "));
+    }
+    tg_tokenizer_close(t);
+    tg_buf_deinit(blob);
 }
 
 #endif
