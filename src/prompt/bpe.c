@@ -6,15 +6,15 @@
  * first" is the same with ranks made of scores, so one loop serves both.
  *
  * Four ways to the same ids. A word that is a token and whose merging was seen by the compiler to
- * give that token is looked up whole: most words of prose. A short word scans its few pairs. A long
- * one (a text without spaces, a vocabulary without word boundaries) takes tokens from left to
- * right, without merging anything. Where that is not known to be right, it keeps its pairs in a
- * queue. */
+ * give that token is looked up whole: most words of prose. Others take tokens from left to right,
+ * without merging anything. In vocabularies where that is not known to be right (toksplit.h), a
+ * short word scans its few pairs, and a long one (a text without spaces, a vocabulary without word
+ * boundaries) keeps its pairs in a queue. */
 #include "prompt/toksplit.h"
 
 #include <string.h>
 
-/* Up to here scanning all pairs for each merge is cheaper than the other two. */
+/* Up to here scanning all pairs for each merge is cheaper than a queue. */
 enum { SHORT_WORD = 40, NO_RANK = TG_TOK_NO_RANK };
 
 /* What merging the symbol with its next would give. It is kept in the symbol: a table of megabytes
@@ -193,6 +193,15 @@ static tg_status merge_by_queue(tg_tok_scratch *s, int32_t n, tg_err *e)
     return s->pairs.is_failed ? tg_fail_nomem(e, (size_t)n * 16, "the pairs of a word") : TG_OK;
 }
 
+static tg_status merge_symbols(tg_tok_scratch *s, int32_t n, tg_err *e)
+{
+    for (int32_t i = 0; i + 1 < n; i++)
+        find_pair(s->t, &s->symbols[i], s->symbols[i + 1].id);
+    if (n > SHORT_WORD) return merge_by_queue(s, n, e);
+    if (n > 1) merge_by_scan(s);
+    return TG_OK;
+}
+
 /* ---- a word's ids */
 
 /* Where the id came from that was pushed last, or that stands where spans have come to. */
@@ -256,7 +265,7 @@ static void emit_symbol(emitter *x, const tg_bpe_symbol *y)
     }
 }
 
-/* ---- long words: tokens from left to right */
+/* ---- tokens from left to right */
 
 /* The longest whole token that begins at v[at], or -1. */
 static int32_t find_longest(const tg_tokenizer *t, const tg_tok_view *v, int32_t at, int32_t end)
@@ -265,9 +274,12 @@ static int32_t find_longest(const tg_tokenizer *t, const tg_tok_view *v, int32_t
     for (uint32_t unit = 0; at < end; at++) {
         unit = tg_keytrie_find_child(&t->key_trie, unit, (uint8_t)v->ptr[at]);
         if (unit == TG_KEYTRIE_NONE) break;
-        if (t->key_trie.units[unit].id >= 0) id = t->key_trie.units[unit].id;
+        int32_t x = t->key_trie.units[unit].id;
+        if ((uint32_t)x >= (uint32_t)t->splits.n) continue;
+        id = x;
+        __builtin_prefetch(&t->splits.at[id]);
     }
-    return id < t->h->n_vocab ? id : -1;
+    return id;
 }
 
 static bool is_dead(const tg_tok_scratch *s, int32_t k)
@@ -277,12 +289,40 @@ static bool is_dead(const tg_tok_scratch *s, int32_t k)
 
 /* The next token to try at a place where `id` does not fit. Each is shorter: that ends the loop,
  * whatever the tables say. */
-static int32_t find_shorter(const tg_tokenizer *t, int32_t id)
+static int32_t find_shorter(const tg_tok_splits *p, int32_t id)
 {
-    int32_t next = t->splits[id].shorter;
-    bool is_shorter =
-        next >= 0 && next < t->h->n_vocab && tg_tok_key(t, next).len < tg_tok_key(t, id).len;
+    int32_t next = p->at[id].shorter;
+    bool is_shorter = next >= 0 && next < p->n && p->at[next].n_bytes < p->at[id].n_bytes;
     return is_shorter ? next : -1;
+}
+
+/* Merges the bytes of two neighbours, of which one is late. */
+static bool stay_apart_merged(tg_tok_scratch *s, const tg_tok_view *v, tg_span two, int32_t middle)
+{
+    symbols y = {.s = s, .v = v, .word = two, .unk_begin = -1};
+    if (two.end - two.begin > 2 * TG_TOK_LATE_MAX_BYTES) return false; /* a damaged table */
+    if (split_symbols(&y, NULL) != TG_OK || y.n < 2) return false;
+    if (merge_symbols(s, y.n, NULL) != TG_OK) return false;
+    const tg_bpe_symbol *a = s->symbols;
+    return a->end == middle && a->next >= 0 && s->symbols[a->next].next < 0;
+}
+
+/* Whether `id` at v[at] may stand behind the last token. A wrong "no" changes no id: it leaves the
+ * word without tokens, and to the queue. */
+static bool fits(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, int32_t id,
+                 bool is_left_longest)
+{
+    const tg_tok_splits *p = &s->t->splits;
+    int32_t left = s->out->ptr[s->out->len - 1];
+    /* Whatever two tokens merge to is a token: the longest one would have been that. */
+    if (p->at[left].rank != TG_TOK_SPLIT_LATE && p->at[id].rank != TG_TOK_SPLIT_LATE)
+        return tg_tok_stay_apart(p, left, id, is_left_longest);
+    tg_late_pair *x = &s->late[tg_tok_merge_hash(left, id) % TG_COUNT(s->late)];
+    if (x->left != left || x->right != id || !x->is_known) {
+        tg_span two = {at - p->at[left].n_bytes, at + p->at[id].n_bytes};
+        *x = (tg_late_pair){left, id, true, stay_apart_merged(s, v, two, at)};
+    }
+    return x->stay_apart;
 }
 
 /* Appends the ids of w from *from on, up to the first character that no token begins with, where
@@ -291,29 +331,31 @@ static int32_t find_shorter(const tg_tokenizer *t, int32_t id)
  * place dies once, so that a word takes time by its length. False when every way is dead. */
 static bool find_tokens(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, int32_t *from)
 {
-    const tg_tokenizer *t = s->t;
-    tg_tok_splits splits = {t->merges, t->splits, t->merge_mask, t->h->n_vocab};
+    const tg_tok_splits *p = &s->t->splits;
     tg_ids *out = s->out;
     size_t first = out->len;
-    int32_t at = *from, id = find_longest(t, v, at, w.end);
+    int32_t at = *from, id = find_longest(s->t, v, at, w.end);
+    bool is_longest = true, was_longest = false; /* the token tried, and the one before */
     while (id >= 0) {
-        size_t n = tg_tok_key(t, id).len;
-        if (n < 1 || n > (size_t)(w.end - at)) return false; /* a damaged table */
-        int32_t next = at + (int32_t)n;
-        if (!is_dead(s, next - w.begin) &&
-            (out->len == first || tg_tok_stay_apart(&splits, out->ptr[out->len - 1], id, false))) {
+        int32_t n = p->at[id].n_bytes, next = at + n;
+        if (n < 1 || n > w.end - at) return false; /* a damaged table */
+        if (!is_dead(s, next - w.begin) && (out->len == first || fits(s, v, at, id, was_longest))) {
             tg_ids_push(out, id);
             if (out->is_failed) return true; /* the caller's caller finds it */
             at = next;
-            id = find_longest(t, v, at, w.end);
+            was_longest = is_longest;
+            is_longest = true;
+            id = find_longest(s->t, v, at, w.end);
             continue;
         }
-        id = find_shorter(t, id);
+        is_longest = false;
+        id = find_shorter(p, id);
         if (id >= 0) continue;
         if (out->len == first) return false;
         s->dead[(at - w.begin) >> 5] |= 1u << ((at - w.begin) & 31);
         id = out->ptr[--out->len];
-        at -= (int32_t)tg_tok_key(t, id).len;
+        at -= p->at[id].n_bytes;
+        was_longest = false;
     }
     *from = at;
     return true;
@@ -322,7 +364,7 @@ static bool find_tokens(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, int3
 static void locate_run(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, size_t from)
 {
     for (size_t i = from; i < s->out->len; i++) {
-        int32_t n = (int32_t)tg_tok_key(s->t, s->out->ptr[i]).len;
+        int32_t n = s->t->splits.at[s->out->ptr[i]].n_bytes;
         locate(s, v, at, at + n);
         at += n;
     }
@@ -363,7 +405,7 @@ static bool find_word(tg_tok_scratch *s, const tg_tok_view *v, tg_span w)
     return true;
 }
 
-/* *is_done is false, and nothing was appended, where a late merge may have its say (toksplit.h). */
+/* *is_done is false, and nothing was appended, where no tokens were found: in a damaged table. */
 static tg_status merge_by_tokens(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, bool *is_done,
                                  tg_err *e)
 {
@@ -382,17 +424,11 @@ static tg_status merge_by_tokens(tg_tok_scratch *s, const tg_tok_view *v, tg_spa
 tg_status tg_bpe_merge(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg_err *e)
 {
     bool is_done = false;
-    if (s->t->h->flags & TG_TOK_HAS_SPLITS && word.end - word.begin > SHORT_WORD)
-        TG_TRY(merge_by_tokens(s, v, word, &is_done, e));
+    if (s->t->h->flags & TG_TOK_HAS_SPLITS) TG_TRY(merge_by_tokens(s, v, word, &is_done, e));
     if (is_done) return TG_OK;
     symbols y = {.s = s, .v = v, .word = word, .unk_begin = -1};
     TG_TRY(split_symbols(&y, e));
-    for (int32_t i = 0; i + 1 < y.n; i++)
-        find_pair(s->t, &s->symbols[i], s->symbols[i + 1].id);
-    if (y.n > SHORT_WORD)
-        TG_TRY(merge_by_queue(s, y.n, e));
-    else if (y.n > 1)
-        merge_by_scan(s);
+    TG_TRY(merge_symbols(s, y.n, e));
     emitter x = {s, v, false};
     for (int32_t i = y.n ? 0 : -1; i >= 0; i = s->symbols[i].next)
         emit_symbol(&x, &s->symbols[i]);

@@ -39,7 +39,7 @@ static bool reserve(builder *b, size_t n)
     }
     if (b->is_failed) return false;
     for (; b->n_units < n; b->n_units++)
-        b->units[b->n_units] = (tg_keytrie_unit){0, TG_KEYTRIE_NONE, -1};
+        b->units[b->n_units] = (tg_keytrie_unit){0, TG_KEYTRIE_NONE, -1, 0};
     return true;
 }
 
@@ -98,6 +98,7 @@ static size_t place_children(builder *b, const tg_keytrie_item *items, family f,
     for (size_t i = 0; i < n; i++) {
         children[i].unit = (uint32_t)(base + bytes[i]);
         b->units[children[i].unit].parent = f.unit;
+        b->units[f.unit].children |= 1u << (bytes[i] & 31);
     }
     return n;
 }

@@ -13,10 +13,11 @@
 
 typedef struct tg_keytrie_unit {
     uint32_t base, parent;
-    int32_t id; /* the key that ends here, or -1 */
+    int32_t id;        /* the key that ends here, or -1 */
+    uint32_t children; /* bit c % 32 of each child's byte c */
 } tg_keytrie_unit;
 
-_Static_assert(sizeof(tg_keytrie_unit) == 12, "layouts of the blob");
+_Static_assert(sizeof(tg_keytrie_unit) == 16, "layouts of the blob");
 
 /* Borrowed. */
 typedef struct tg_keytrie {
@@ -28,6 +29,7 @@ typedef struct tg_keytrie {
  * the array is looked at. */
 TG_INLINE uint32_t tg_keytrie_find_child(const tg_keytrie *t, uint32_t unit, uint8_t byte)
 {
+    if (!(t->units[unit].children >> (byte & 31) & 1)) return TG_KEYTRIE_NONE;
     uint64_t at = (uint64_t)t->units[unit].base + byte;
     return at < t->n_units && t->units[at].parent == unit ? (uint32_t)at : TG_KEYTRIE_NONE;
 }

@@ -230,6 +230,8 @@ static tg_status check_sections(const tg_tok_header *h, tg_err *e)
         [TG_TOK_KEY_TRIE] = {sizeof(tg_keytrie_unit), -1, false},
         [TG_TOK_DFA] = {TG_DFA_ALIGN, -1, false},
         [TG_TOK_SPLITS] = {sizeof(tg_tok_split), has_splits ? h->n_vocab : 0, false},
+        [TG_TOK_BIGRAMS] = {4, has_splits ? TG_TOK_N_BYTE_PAIRS : 0, false},
+        [TG_TOK_EARLY] = {4, has_splits ? -1 : 0, has_splits},
     };
     for (int k = 0; k < TG_TOK_SECTION_COUNT; k++) {
         tg_tok_range r = h->sections[k];
@@ -289,6 +291,9 @@ static tg_status check_steps(const tg_tokenizer *t, tg_err *e)
         if (t->n_nodes[i] < 1) return corrupt(e, "a trie without a root");
     if ((models[h->model].walks_keys || h->flags & TG_TOK_HAS_SPLITS) && t->key_trie.n_units < 1)
         return corrupt(e, "a trie of keys without a root");
+    if (h->flags & TG_TOK_HAS_SPLITS &&
+        h->sections[TG_TOK_EARLY].n_bytes < 2 * sizeof *t->splits.early)
+        return corrupt(e, "the table of early merges");
     return TG_OK;
 }
 
@@ -312,7 +317,16 @@ static void set_views(tg_tokenizer *t)
     t->slot_mask = (uint32_t)(h->sections[TG_TOK_SLOTS].n_bytes / sizeof *t->slots - 1);
     t->merges = section(h, TG_TOK_MERGES);
     t->merge_mask = (uint32_t)(h->sections[TG_TOK_MERGES].n_bytes / sizeof *t->merges - 1);
-    t->splits = section(h, TG_TOK_SPLITS);
+    t->splits = (tg_tok_splits){
+        .merges = t->merges,
+        .at = section(h, TG_TOK_SPLITS),
+        .bigrams = section(h, TG_TOK_BIGRAMS),
+        .early = section(h, TG_TOK_EARLY),
+        .merge_mask = t->merge_mask,
+        .n_levels =
+            tg_tok_early_level((int32_t)(h->sections[TG_TOK_EARLY].n_bytes / sizeof(uint32_t))),
+        .n = h->n_vocab,
+    };
     t->byte_ids = section(h, TG_TOK_BYTE_IDS);
     t->seams = section(h, TG_TOK_SEAMS);
     t->seam_mask = (uint32_t)(h->sections[TG_TOK_SEAMS].n_bytes * 8 - 1);

@@ -25,7 +25,7 @@
 #include <stdatomic.h>
 
 #define TG_TOK_MAGIC "TGTOKENS"
-enum { TG_TOK_VERSION = 7, TG_TOK_ALIGN = 64 };
+enum { TG_TOK_VERSION = 8, TG_TOK_ALIGN = 64 };
 
 typedef enum tg_tok_section {
     TG_TOK_KEY_AT,    /* uint32 [n_symbols + 1]: begin of each key in KEYS */
@@ -48,6 +48,8 @@ typedef enum tg_tok_section {
     TG_TOK_DFA,       /* images of tokdfa.h, for patterns that have one */
     TG_TOK_ENDS,      /* tg_tok_part [n_ends * n_vocab]: what tokens print at a text's ends */
     TG_TOK_SPLITS,    /* tg_tok_split [n_vocab], with TG_TOK_HAS_SPLITS */
+    TG_TOK_BIGRAMS,   /* int32 [256 * 256], with it: the rank of merging the symbols of two bytes */
+    TG_TOK_EARLY,     /* uint32 [power of two], with it: whether a pair may merge below a rank */
     TG_TOK_SECTION_COUNT
 } tg_tok_section;
 
@@ -75,7 +77,7 @@ enum {
     TG_TOK_MARK_FIRST = 2048, /* WordPiece: the prefix marks tokens that begin a word, not others */
     TG_TOK_DROP_REPEATS = 1024, /* a token like the one before prints nothing */
     TG_TOK_FLOAT_SUMS = 4096,   /* Unigram as SentencePiece has it, not as the reference library */
-    TG_TOK_HAS_SPLITS = 8192    /* SPLITS and KEY_TRIE (keys of tokens with a split) are there */
+    TG_TOK_HAS_SPLITS = 8192    /* BPE: SPLITS, with all whole tokens in KEY_TRIE, are there */
 };
 
 /* TG_TOK_FLAGS, beside the public TG_TOKEN_* */
@@ -132,12 +134,33 @@ typedef struct tg_tok_merge {
     int32_t rank, id;
 } tg_tok_merge;
 
-/* The last merge that makes a token of its own key. Rank -2: it has none (toksplit.h). */
+/* tg_tok_split.rank where it is none */
+enum { TG_TOK_SPLIT_SYMBOL = -1, TG_TOK_SPLIT_NONE = -2, TG_TOK_SPLIT_LATE = -3 };
+enum { TG_TOK_NO_RANK = INT32_MAX, TG_TOK_LATE_MAX_BYTES = 128, TG_TOK_N_BYTE_PAIRS = 256 * 256 };
+
+/* The last merge that makes a token of its own key (toksplit.h). */
 typedef struct tg_tok_split {
-    int32_t left, right; /* -1: a symbol */
-    int32_t rank;        /* -1: a symbol */
-    int32_t shorter;     /* the longest token with a split that the key begins with; -1: none */
+    int32_t left, right; /* -1: no split */
+    int32_t rank;
+    int32_t shorter; /* the longest whole token that the key begins with; -1: none */
+    int32_t first_until, last_until; /* ranks of the merges that take its first and last symbol */
+    int32_t n_bytes;                 /* of the key */
+    uint8_t first_byte, last_byte;
+    uint8_t unused[2];
 } tg_tok_split;
+
+_Static_assert(sizeof(tg_tok_split) == 32, "two in a cache line");
+
+/* What tells whether two tokens stay apart (toksplit.h). Borrowed. */
+typedef struct tg_tok_splits {
+    const tg_tok_merge *merges;
+    const tg_tok_split *at; /* [n] */
+    const int32_t *bigrams; /* both NULL while splits are being made: no short cuts */
+    const uint32_t *early;
+    uint32_t merge_mask;
+    uint32_t n_levels; /* of `early` */
+    int32_t n;
+} tg_tok_splits;
 
 typedef struct tg_tok_added {
     uint32_t at, n_bytes; /* the content, in STRINGS */
@@ -234,7 +257,7 @@ struct tg_tokenizer {
     const uint16_t *flags;
     const tg_tok_slot *slots;
     const tg_tok_merge *merges;
-    const tg_tok_split *splits;
+    tg_tok_splits splits;
     const uint32_t *seams;
     uint32_t slot_mask, merge_mask, seam_mask; /* seam_mask counts bits */
     const int32_t *byte_ids, *affix;
@@ -287,6 +310,12 @@ typedef struct tg_lattice_step {
     int32_t id, n_bytes;
 } tg_lattice_step;
 
+/* Whether two tokens stay apart of which one is late (toksplit.h). */
+typedef struct tg_late_pair {
+    int32_t left, right;
+    bool is_known, stay_apart;
+} tg_late_pair;
+
 /* All the memory of a call, which the next call on the same thread may use again. {0} is empty. */
 typedef struct tg_tok_scratch {
     tg_tok_text text[3];
@@ -296,8 +325,9 @@ typedef struct tg_tok_scratch {
     tg_bpe_symbol *symbols;
     size_t n_symbols; /* capacity */
     tg_pairs pairs;
-    uint32_t *dead; /* a bit for each byte of a long word */
-    size_t n_dead;  /* capacity */
+    uint32_t *dead;        /* a bit for each byte of a word */
+    size_t n_dead;         /* capacity */
+    tg_late_pair late[64]; /* pairs seen, each in the place of its hash */
     tg_lattice_step *path;
     double *best;                     /* scores of the last places, a ring */
     size_t n_path, n_best;            /* capacities */
@@ -362,6 +392,27 @@ TG_INLINE uint32_t tg_tok_merge_hash(int32_t left, int32_t right)
 {
     uint64_t x = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
     return (uint32_t)(x >> 32) ^ (uint32_t)(x >> 15);
+}
+
+/* EARLY says of a pair whether it may merge below a rank; "no" is certain, and the answer to most.
+ * Level k, from 2 on, has two bits in one word for each merge of a rank below 2^k: 2^(k - 2) words,
+ * which begin at word 2^(k - 2). Most ranks that are asked about are low, those of short tokens;
+ * their levels stay in the first caches, where the table of merges has megabytes. */
+typedef struct tg_tok_early_bits {
+    uint32_t word, mask;
+} tg_tok_early_bits;
+
+/* The lowest level that has the merges of a rank. */
+TG_INLINE uint32_t tg_tok_early_level(int32_t rank)
+{
+    return 32 - (uint32_t)__builtin_clz((uint32_t)rank | 2);
+}
+
+TG_INLINE tg_tok_early_bits tg_tok_early_at(int32_t left, int32_t right, uint32_t level)
+{
+    uint32_t hash = tg_tok_merge_hash(left, right), first = 1u << (level - 2);
+    return (tg_tok_early_bits){first | (hash & (first - 1)),
+                               1u << (hash >> 27) | 1u << (hash >> 22 & 31)};
 }
 
 TG_INLINE uint32_t tg_tok_seam_hash(int32_t left_cp, int32_t right_cp)

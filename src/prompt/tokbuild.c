@@ -551,7 +551,7 @@ static void find_shorter(const tg_tok_build *b, const tables *t, tg_tok_split *s
     tg_str units = tg_buf_str(&t->at[TG_TOK_KEY_TRIE]);
     tg_keytrie trie = {(const void *)units.ptr, (uint32_t)(units.len / sizeof(tg_keytrie_unit))};
     for (int32_t i = 0; i < b->h.n_vocab; i++) {
-        if (splits[i].rank < -1) continue;
+        if (splits[i].rank == TG_TOK_SPLIT_NONE) continue;
         tg_str key = b->entries[i].key;
         uint32_t unit = 0;
         for (size_t k = 0; k + 1 < key.len && unit != TG_KEYTRIE_NONE; k++) {
@@ -581,13 +581,15 @@ static tg_status make_splits(tg_tok_build *b, tables *t, tg_err *e)
     uint16_t *flags = (void *)t->at[TG_TOK_FLAGS].ptr;
     size_t n = 0;
     for (int32_t i = 0; i < b->n_entries; i++) {
-        if (splits[i].rank < -1) continue;
+        if (splits[i].rank == TG_TOK_SPLIT_NONE) continue;
         flags[i] |= TG_TOK_IS_WHOLE;
         items[n++] = (tg_keytrie_item){b->entries[i].key, i};
     }
     TG_TRY(tg_keytrie_pack(&t->at[TG_TOK_KEY_TRIE], items, n, e));
     find_shorter(b, t, splits);
     tg_buf_add(&t->at[TG_TOK_SPLITS], splits, (size_t)b->n_entries * sizeof *splits);
+    TG_TRY(tg_tok_split_add_bigrams(&t->at[TG_TOK_BIGRAMS], b, splits, e));
+    TG_TRY(tg_tok_split_add_early(&t->at[TG_TOK_EARLY], b, e));
     b->h.flags |= TG_TOK_HAS_SPLITS;
     return TG_OK;
 }
