@@ -43,6 +43,7 @@ struct tg_device {
     tg_team *team;
     tg_cpu_tier tier;
     int32_t prefetch_bytes;
+    bool has_pairs; /* of this machine, see step.h */
     tg_kernels kernels;
     tg_exe *exes;
     tg_dbuf *buffers;
@@ -112,6 +113,7 @@ static tg_status cpu_open(tg_device **out, const void *options, tg_err *e)
     }
     tg_kernels_fill(&d->kernels, d->tier);
     d->prefetch_bytes = tg_cpu_find_prefetch_bytes();
+    d->has_pairs = tg_cpu_gains_by_pairs(d->tier);
     note_dispatch(d);
     *out = d;
     return TG_OK;
@@ -382,6 +384,7 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .team = d->team,
         .n_threads = tg_team_n_threads(d->team),
         .prefetch_bytes = d->prefetch_bytes,
+        .has_pairs = d->has_pairs,
         .io = x->io,
         .in = args[TG_ARG_IN]->memory,
         .out = args[TG_ARG_OUT]->memory,

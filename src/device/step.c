@@ -136,25 +136,43 @@ static void prepare_rows(const tg_step *s, const input *in, const norm *n, float
     }
 }
 
-/* Norms and quantizes value `id` for an instruction. `w` is the first quantized weight that reads
- * it, NULL when there is none. On return the input can be read by this thread. */
-static input prepare(tg_step *s, int32_t id, norm n, const tg_step_weight *w, int32_t thread)
+/* What the quantized matrices among n roles want of their input; top is 0 where there are none.
+ * All that read one input list the same wide groups. */
+static tg_a8_kind get_kind(const tg_step *s, const int32_t *roles, int32_t n, int32_t layer)
 {
+    tg_a8_kind kind = {0};
+    for (int32_t i = 0; i < n; i++) {
+        const tg_step_weight *w = get_weight(s, roles[i], layer);
+        if (!w->entry || !tg_layout_rows[w->entry->layout].is_quantized) continue;
+        int32_t top = tg_a8_top((tg_layout)w->entry->layout);
+        kind.wide = w->wide;
+        kind.n_wide = w->entry->n_wide;
+        kind.top = kind.top ? TG_MIN(kind.top, top) : top;
+    }
+    kind.has_pairs = s->has_pairs && kind.top < TG_A8_TOP;
+    return kind;
+}
+
+/* Norms and quantizes value `id` for an instruction whose matrices want `kind` of it. On return the
+ * input can be read by this thread. */
+static input prepare(tg_step *s, int32_t id, norm n, tg_a8_kind kind, int32_t thread)
+{
+    bool is_quantized = kind.top > 0;
     tg_step_private *mine = &s->privates[thread];
     input in = {.n_rows = tg_step_n_rows(s, id), .n_cols = s->plan->values[id].width};
     in.x = tg_step_value(s, id, &in.stride);
-    if (!n.w && !w) return in;
+    if (!n.w && !is_quantized) return in;
 
     bool is_few =
         in.n_rows < TG_STEP_SHARED_ROWS || (s->n_threads == 1 && in.n_rows <= TG_STEP_FEW_TOKENS);
     float *normed = is_few ? mine->normed : s->shared.normed;
     /* The memory serves inputs of every width: each thread lays it out for this one, all alike. */
     tg_a8_place(&mine->a8, is_few ? mine->a8_memory : s->shared.a8_memory, TG_MAX(in.n_rows, 1),
-                in.n_cols, w ? w->wide : NULL, w ? w->entry->n_wide : 0);
+                in.n_cols, &kind);
 
     int64_t begin = 0, end = in.n_rows;
     if (!is_few) tg_step_share(s, thread, in.n_rows, &begin, &end);
-    prepare_rows(s, &in, &n, normed, w ? &mine->a8 : NULL, begin, end);
+    prepare_rows(s, &in, &n, normed, is_quantized ? &mine->a8 : NULL, begin, end);
     if (n.w) {
         in.x = normed;
         in.stride = in.n_cols;
@@ -162,17 +180,6 @@ static input prepare(tg_step *s, int32_t id, norm n, const tg_step_weight *w, in
     in.a8 = &mine->a8;
     if (!is_few) meet(s, thread);
     return in;
-}
-
-/* The first quantized matrix among n roles. All that read one input list the same wide groups. */
-static const tg_step_weight *find_quantized(const tg_step *s, const int32_t *roles, int32_t n,
-                                            int32_t layer)
-{
-    for (int32_t i = 0; i < n; i++) {
-        const tg_step_weight *w = get_weight(s, roles[i], layer);
-        if (w->entry && tg_layout_rows[w->entry->layout].is_quantized) return w;
-    }
-    return NULL;
 }
 
 /* Tiles of gate and of up that are multiplied before they are combined. */
@@ -304,7 +311,7 @@ static void run_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thr
 {
     int32_t role = x->weights[TG_SLOT_W];
     norm n = {get_vector(s, x, TG_SLOT_NORM, layer), x->attrs.eps};
-    input in = prepare(s, x->in[0], n, find_quantized(s, &role, 1, layer), thread);
+    input in = prepare(s, x->in[0], n, get_kind(s, &role, 1, layer), thread);
     product p = {.role = role,
                  .n_rows = s->plan->values[x->out].width,
                  .bias = get_vector(s, x, TG_SLOT_BIAS, layer)};
@@ -317,7 +324,7 @@ static void run_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thr
 static void run_matmul_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     int32_t role = x->weights[TG_SLOT_W];
-    input in = prepare(s, x->in[1], (norm){0}, find_quantized(s, &role, 1, layer), thread);
+    input in = prepare(s, x->in[1], (norm){0}, get_kind(s, &role, 1, layer), thread);
     product p = {.role = role,
                  .n_rows = s->plan->values[x->out].width,
                  .bias = get_vector(s, x, TG_SLOT_BIAS, layer),
@@ -403,7 +410,7 @@ static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t
 {
     int32_t gate = x->weights[TG_SLOT_GLU_GATE], up = x->weights[TG_SLOT_GLU_UP];
     norm n = {get_vector(s, x, TG_SLOT_GLU_NORM, layer), x->attrs.eps};
-    input in = prepare(s, x->in[0], n, find_quantized(s, (int32_t[]){gate, up}, 2, layer), thread);
+    input in = prepare(s, x->in[0], n, get_kind(s, (int32_t[]){gate, up}, 2, layer), thread);
     int32_t width = s->plan->values[x->out].width;
     product gu[2] = {
         {.role = gate, .n_rows = width, .bias = get_vector(s, x, TG_SLOT_GLU_GATE_BIAS, layer)},
@@ -480,7 +487,7 @@ static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     const tg_attrs *a = &x->attrs;
     const int32_t *w = x->weights;
     norm n = {get_vector(s, x, TG_SLOT_QKV_NORM, layer), a->eps};
-    input in = prepare(s, x->in[0], n, find_quantized(s, &w[TG_SLOT_QKV_Q], 3, layer), thread);
+    input in = prepare(s, x->in[0], n, get_kind(s, &w[TG_SLOT_QKV_Q], 3, layer), thread);
     int64_t kv_width = (int64_t)a->n_kv_heads * a->head_dim;
     product p[3];
     for (int32_t i = 0; i < 3; i++)

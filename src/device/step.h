@@ -63,6 +63,7 @@ typedef struct tg_step {
     tg_team *team;
     int32_t n_threads;
     int32_t prefetch_bytes; /* of this machine */
+    bool has_pairs;         /* whether it gains by multiplying by pairs (kernel.h) */
     tg_io io;
     const char *in; /* input image */
     char *out;      /* output image */

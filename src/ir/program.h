@@ -18,7 +18,7 @@
 #include "ir/graph.h"
 
 enum {
-    TG_PROGRAM_VERSION = 3,
+    TG_PROGRAM_VERSION = 4,
     TG_MAX_KV_GROUPS = 8,
     TG_MAX_SPECULATION = 15,
     TG_MAX_BATCH = 256,

@@ -57,7 +57,7 @@ static void quantize(const tg_a8 *out, const float *x, int32_t n)
             v[i] = at < n ? tg_load8(x + at, n - at) : _mm256_setzero_ps();
         }
         float scale, inv = 0;
-        bool has_codes = scale_group(v, is_wide ? 32512.0f : 127.0f, &scale, &inv);
+        bool has_codes = scale_group(v, is_wide ? 32512.0f : (float)out->top, &scale, &inv);
         __m256i keep = _mm256_set1_epi32(has_codes ? -1 : 0);
         for (int i = 0; i < 4; i++) {
             q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inv)));
@@ -79,6 +79,7 @@ static void quantize(const tg_a8 *out, const float *x, int32_t n)
         out->ssum[g] = scale * (float)sum;
         out->sum[g] = sum;
         out->half[g] = first;
+        if (out->pair) out->pair[g] = is_wide ? 0 : tg_a8_sum_pairs(out->hi + 32 * g, out->top);
     }
 }
 

@@ -66,6 +66,28 @@ TG_INLINE __m512i to_ints(const float *x, __m512 inv)
     return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inv));
 }
 
+/* tg_a8_sum_pairs of n groups, whose codes lie two groups a register. */
+static void store_pairs(const tg_a8 *out, int64_t at, const __m512i codes[BATCH / 2], int n)
+{
+    const int32_t top = out->top, rest = 128 - top;
+    const __m512i bias = _mm512_mask_mov_epi8(_mm512_set1_epi8((char)-rest), 0xf0f0f0f0f0f0f0f0u,
+                                              _mm512_set1_epi8((char)top));
+    const __m512i places = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15);
+    __m512i s[BATCH / 2], q[2];
+    for (int p = 0; p < BATCH / 2; p++) { /* even lanes: (a[c] - rest) (a[c+4] + top) */
+        __m512i x = _mm512_add_epi8(codes[p], bias);
+        s[p] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_srli_epi64(x, 32), x);
+    }
+    for (int p = 0; p < BATCH / 4; p++) /* odd lanes: 8 groups further */
+        s[p] = _mm512_or_si512(s[p], _mm512_slli_epi64(s[p + BATCH / 4], 32));
+    for (int i = 0; i < 2; i++)
+        q[i] = FOLD_QUARTERS(_mm512_add_epi32, s[2 * i], s[2 * i + 1]);
+    __m512i sum =
+        _mm512_add_epi32(_mm512_unpacklo_epi64(q[0], q[1]), _mm512_unpackhi_epi64(q[0], q[1]));
+    sum = _mm512_add_epi32(sum, _mm512_set1_epi32(GROUP / 2 * rest * top));
+    _mm512_mask_storeu_epi32(out->pair + at, tg_mask16(n), _mm512_permutexvar_epi32(places, sum));
+}
+
 /* Codes of n groups, an even number, as if all were narrow, and their sums. */
 static void code_groups(const tg_a8 *out, int64_t at, const batch *b, const float *x, int n)
 {
@@ -73,16 +95,19 @@ static void code_groups(const tg_a8 *out, int64_t at, const batch *b, const floa
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const __m512i ones = _mm512_set1_epi8(1);
     __m512i s[BATCH / 2], r[4], q[2]; /* s: lanes of (first, second) sums of both groups */
+    __m512i codes[BATCH / 2];
     for (int p = 0; p < BATCH / 2; p++)
-        s[p] = _mm512_setzero_si512();
+        s[p] = codes[p] = _mm512_setzero_si512();
     for (int p = 0; p < n / 2; p++) {
         const float *y = x + 2 * GROUP * p;
         __m512 u = _mm512_set1_ps(b->inv[2 * p]), v = _mm512_set1_ps(b->inv[2 * p + 1]);
         __m512i c = _mm512_packs_epi16(_mm512_packs_epi32(to_ints(y, u), to_ints(y + 16, u)),
                                        _mm512_packs_epi32(to_ints(y + 32, v), to_ints(y + 48, v)));
         s[p] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, c);
-        _mm512_storeu_si512(out->hi + GROUP * (at + 2 * p), _mm512_permutexvar_epi32(order, c));
+        codes[p] = _mm512_permutexvar_epi32(order, c);
+        _mm512_storeu_si512(out->hi + GROUP * (at + 2 * p), codes[p]);
     }
+    if (out->pair) store_pairs(out, at, codes, n);
     for (int i = 0; i < 4; i++)
         r[i] = FOLD_HALVES(_mm512_add_epi32, s[i], s[i + 4]);
     for (int i = 0; i < 2; i++) /* lanes: pairs i, i + 4, i + 2, i + 6 */
@@ -129,6 +154,7 @@ static void code_one(const tg_a8 *out, int64_t g, const batch *b, const float *x
     }
     _mm_storeu_si128(hi, is_wide ? high_bytes(u) : _mm512_cvtepi32_epi8(u));
     _mm_storeu_si128(hi + 1, is_wide ? high_bytes(v) : _mm512_cvtepi32_epi8(v));
+    if (out->pair) out->pair[g] = 0;
     out->half[g] = first;
     out->sum[g] = sum;
     out->ssum[g] = b->scale[i] * (float)sum;
@@ -147,8 +173,9 @@ static void quantize_batch(const tg_a8 *out, int64_t at, const float *x, int n)
 {
     batch b;
     __mmask16 wide = find_wide(out, at, n);
-    scale_groups(&b, x, n,
-                 _mm512_mask_mov_ps(_mm512_set1_ps(127.0f), wide, _mm512_set1_ps(32512.0f)));
+    scale_groups(
+        &b, x, n,
+        _mm512_mask_mov_ps(_mm512_set1_ps((float)out->top), wide, _mm512_set1_ps(32512.0f)));
     code_groups(out, at, &b, x, n);
     uint32_t again = (uint32_t)(wide | (__mmask16)~b.is_number);
     for (; again; again &= again - 1) {

@@ -76,15 +76,28 @@ bool tg_cpu_has_bf16(void)
            has_bits(a, L71A_AVX512_BF16);
 }
 
-/* Measured with Q4_1 from memory, GB/s: Zen 4 (family 0x19) 28 alone, 23 with 4 KB; Zen 5 35-38
- * alone, 36-41 with it. Others take what helps more machines. */
-int32_t tg_cpu_find_prefetch_bytes(void)
+/* The family of a processor by AMD, 0 of another. */
+static uint32_t get_amd_family(void)
 {
     uint32_t a, b, c, d, max;
     if (!__get_cpuid(0, &max, &b, &c, &d) || !__get_cpuid(1, &a, &max, &max, &max)) return 0;
     bool is_amd = b == 0x68747541; /* "Auth" of AuthenticAMD */
-    uint32_t family = (a >> 8 & 15) + (a >> 20 & 255);
-    return is_amd && family <= 0x19 ? 0 : 4096;
+    return is_amd ? (a >> 8 & 15) + (a >> 20 & 255) : 0;
+}
+
+/* Measured with Q4_1 from memory, GB/s: Zen 4 (family 0x19) 28 alone, 23 with 4 KB; Zen 5 35-38
+ * alone, 36-41 with it. Others take what helps more machines. */
+int32_t tg_cpu_find_prefetch_bytes(void)
+{
+    uint32_t family = get_amd_family();
+    return family && family <= 0x19 ? 0 : 4096;
+}
+
+/* Zen 4 and later: two units multiply, those and two more add. Intel's AVX-512 does both on the
+ * same two. */
+bool tg_cpu_gains_by_pairs(tg_cpu_tier t)
+{
+    return t == TG_CPU_AVX512 && get_amd_family() >= 0x19;
 }
 
 #else
@@ -102,6 +115,12 @@ bool tg_cpu_has_bf16(void)
 int32_t tg_cpu_find_prefetch_bytes(void)
 {
     return 0;
+}
+
+bool tg_cpu_gains_by_pairs(tg_cpu_tier t)
+{
+    (void)t;
+    return false;
 }
 
 #endif

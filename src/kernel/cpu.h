@@ -30,4 +30,8 @@ bool tg_cpu_has_bf16(void);
  * hardware does better alone. It changes no result. */
 int32_t tg_cpu_find_prefetch_bytes(void);
 
+/* Whether adding bytes is so much cheaper than multiplying them that kernels of the tier gain by
+ * multiplying by pairs (kernel.h, tg_a8_top). It changes no result. */
+bool tg_cpu_gains_by_pairs(tg_cpu_tier t);
+
 #endif

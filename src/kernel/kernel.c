@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/kernel.h"
 
+#include "kernel/form.h"
+
 /* All the dispatch there is. A tier's function overwrites what it does better. */
 static void (*const fill[TG_CPU_TIER_COUNT])(tg_kernels *) = {
     [TG_CPU_REF] = tg_kernels_fill_ref,
@@ -39,6 +41,21 @@ void tg_a8_map(int16_t *out, int64_t n_cols, const int32_t *groups, int32_t n_wi
         out[groups[i]] = (int16_t)i;
 }
 
+int32_t tg_a8_top(tg_layout l)
+{
+    const tg_form *f = &tg_forms[l];
+    if (f->nibbles < 0 || f->pairs >= 0) return TG_A8_TOP;
+    return f->bits >= 0 ? 112 : 120;
+}
+
+int32_t tg_a8_sum_pairs(const int8_t codes[TG_GROUP_COLS], int32_t top)
+{
+    int32_t sum = 0, rest = 128 - top;
+    for (int c = 0; c < TG_GROUP_COLS; c++)
+        if (c % 8 < 4) sum += codes[c] * codes[c + 4] + top * codes[c] - rest * codes[c + 4];
+    return sum;
+}
+
 /* Bytes of one plane of the wide groups. */
 static size_t get_low_bytes(int64_t n_tokens, int32_t n_wide)
 {
@@ -49,28 +66,28 @@ size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, int32_t n_wide)
 {
     size_t codes = (size_t)n_tokens * (size_t)get_padded(n_cols);
     size_t numbers = tg_align_up(codes / TG_GROUP_COLS * sizeof(float), 64);
-    return codes + get_low_bytes(n_tokens, n_wide) + 4 * numbers;
+    return codes + get_low_bytes(n_tokens, n_wide) + 5 * numbers;
 }
 
-void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, const int16_t *wide,
-                 int32_t n_wide)
+void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, const tg_a8_kind *kind)
 {
     char *p = memory;
-    *out = (tg_a8){.padded = get_padded(n_cols)};
+    *out = (tg_a8){.padded = get_padded(n_cols), .top = kind->top};
     size_t codes = (size_t)n_tokens * (size_t)out->padded;
     size_t numbers = tg_align_up(codes / TG_GROUP_COLS * sizeof(float), 64);
     out->hi = (int8_t *)p;
     p += codes;
-    if (n_wide > 0) {
-        out->wide = wide;
-        out->n_wide = n_wide;
+    if (kind->n_wide > 0) {
+        out->wide = kind->wide;
+        out->n_wide = kind->n_wide;
         out->lo = (int8_t *)p;
-        p += get_low_bytes(n_tokens, n_wide);
+        p += get_low_bytes(n_tokens, kind->n_wide);
     }
     out->scale = (float *)(void *)p;
     out->ssum = (float *)(void *)(p + numbers);
     out->sum = (int32_t *)(void *)(p + 2 * numbers);
     out->half = (int32_t *)(void *)(p + 3 * numbers);
+    if (kind->has_pairs) out->pair = (int32_t *)(void *)(p + 4 * numbers);
 }
 
 tg_a8 tg_a8_from(const tg_a8 *x, int64_t token)
@@ -84,8 +101,10 @@ tg_a8 tg_a8_from(const tg_a8 *x, int64_t token)
         .ssum = x->ssum + groups,
         .sum = x->sum + groups,
         .half = x->half + groups,
+        .pair = x->pair ? x->pair + groups : NULL,
         .padded = x->padded,
         .n_wide = x->n_wide,
+        .top = x->top,
     };
 }
 

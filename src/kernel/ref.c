@@ -27,7 +27,7 @@ static void quantize_group(const tg_a8 *out, int64_t g, const float *x, int n)
     bool is_wide = place >= 0;
     float scale, inv = 0;
     int32_t sum = 0, half = 0;
-    bool has_codes = scale_group(x, n, is_wide ? 32512.0f : 127.0f, &scale, &inv);
+    bool has_codes = scale_group(x, n, is_wide ? 32512.0f : (float)out->top, &scale, &inv);
     for (int i = 0; i < TG_GROUP_COLS; i++) {
         int32_t v = has_codes && i < n ? (int32_t)rintf(x[i] * inv) : 0;
         int32_t hi = is_wide ? (v + 128) >> 8 : v;
@@ -40,6 +40,8 @@ static void quantize_group(const tg_a8 *out, int64_t g, const float *x, int n)
     out->ssum[g] = scale * (float)sum;
     out->sum[g] = sum;
     out->half[g] = half;
+    if (out->pair)
+        out->pair[g] = is_wide ? 0 : tg_a8_sum_pairs(out->hi + g * TG_GROUP_COLS, out->top);
 }
 
 static void quantize(const tg_a8 *out, const float *x, int32_t n)

@@ -46,7 +46,8 @@ static void fill_vectors(check *c)
     fill_floats(c, bench_vectors.x, 2048, CALM);
     fill_floats(c, bench_vectors.y, 2048, CALM);
     fill_floats(c, bench_vectors.z, 2048, CALM);
-    tg_a8_place(&bench_vectors.a8, bench_vectors.memory, 1, 1536, NULL, 0);
+    const tg_a8_kind kind = {.top = 120, .has_pairs = tg_cpu_gains_by_pairs(tg_cpu_detect())};
+    tg_a8_place(&bench_vectors.a8, bench_vectors.memory, 1, 1536, &kind);
 }
 
 static void body_quantize(const tg_kernels *k, void *arg)
@@ -334,7 +335,11 @@ static void bench_matmul_shape(check *c, matmul_bench *b, int32_t cols, int32_t 
     for (int32_t i = 0; i < n_wide; i++)
         list[i] = i * (cols / 32) / n_wide; /* spread evenly */
     tg_a8_map(map, cols, list, n_wide);
-    tg_a8_place(&a, memory, n_tokens, cols, map, n_wide);
+    const tg_a8_kind kind = {.wide = map,
+                             .n_wide = n_wide,
+                             .top = tg_a8_top(b->layout),
+                             .has_pairs = tg_cpu_gains_by_pairs(tg_cpu_detect())};
+    tg_a8_place(&a, memory, n_tokens, cols, &kind);
     fill_floats(c, x, (size_t)(cols * n_tokens), CALM);
     for (int32_t t = 0; t < n_tokens; t++) {
         tg_a8 row = tg_a8_from(&a, t);

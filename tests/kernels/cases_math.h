@@ -28,8 +28,9 @@ static void check_quantize(check *c)
         size_t bytes = tg_a8_bytes(1, n, n_wide);
         void *a = end_buffer(1, bytes), *b = end_buffer(2, bytes);
         tg_a8 got, want;
-        tg_a8_place(&got, a, 1, n, map, n_wide);
-        tg_a8_place(&want, b, 1, n, map, n_wide);
+        tg_a8_kind wanted = draw_kind(c, map, n_wide, (tg_layout)next_below(c, TG_LAYOUT_COUNT));
+        tg_a8_place(&got, a, 1, n, &wanted);
+        tg_a8_place(&want, b, 1, n, &wanted);
         c->k->quantize(&got, x, n);
         c->ref->quantize(&want, x, n);
         size_t codes = (size_t)got.padded, groups = codes / 32;
@@ -39,6 +40,7 @@ static void check_quantize(check *c)
         compare_floats(c, "ssum", got.ssum, want.ssum, groups);
         compare_bytes(c, "sum", got.sum, want.sum, groups * 4);
         compare_bytes(c, "half", got.half, want.half, groups * 4);
+        if (wanted.has_pairs) compare_bytes(c, "pair", got.pair, want.pair, groups * 4);
     }
 }
 
@@ -54,19 +56,22 @@ static void truth_quantize(check *c)
         float *x = end_buffer(0, 4 * (size_t)n);
         fill_floats(c, x, (size_t)n, CALM);
         tg_a8 a;
-        tg_a8_place(&a, end_buffer(1, tg_a8_bytes(1, n, n_wide)), 1, n, map, n_wide);
+        tg_a8_kind wanted = draw_kind(c, map, n_wide, (tg_layout)next_below(c, TG_LAYOUT_COUNT));
+        tg_a8_place(&a, end_buffer(1, tg_a8_bytes(1, n, n_wide)), 1, n, &wanted);
         c->ref->quantize(&a, x, n);
         for (int64_t g = 0; g < a.padded / 32; g++) {
             int32_t sum = 0, half = 0;
-            double scale = (double)a.scale[g], top = n_wide && map[g] >= 0 ? 32512 : 127;
+            double scale = (double)a.scale[g], top = n_wide && map[g] >= 0 ? 32512 : a.top;
             for (int64_t j = 32 * g; j < 32 * g + 32; j++) {
                 int32_t v = get_code(&a, j);
                 double want = j < n ? (double)x[j] : 0;
                 compare_bound(c, "x", (size_t)j, v * scale, want,
                               scale * (0.5 + top * 4 * 0x1p-24));
+                if (abs(v) > (int)top) fail_check("%s: a code is %d", c->what, v);
                 sum += v;
                 if (j % 32 < 16) half += v;
             }
+            if (a.pair && a.pair[g] != sum_pairs(&a, g)) fail_check("%s: pairs", c->what);
             if (sum != a.sum[g] || half != a.half[g]) fail_check("%s: code sums", c->what);
             compare_bound(c, "ssum", (size_t)g, (double)a.ssum[g], scale * sum,
                           fabs(scale * sum) * 0x1p-24);

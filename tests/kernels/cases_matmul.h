@@ -210,25 +210,30 @@ static void make_matrix(check *c, matrix *x, tg_layout l, int32_t n_rows, int32_
     }
 }
 
+typedef struct shape {
+    int32_t n_rows, n_cols, n_tokens;
+} shape;
+
 /* Activations of n_tokens rows in test buffer 1 (quantized) or 2 (floats). Kinds of codes:
- * quantized from floats, all 127, all -127 with low planes of -128. */
-static void make_activations(check *c, tg_a8 *a, const float **x, int32_t n_tokens, int32_t n_cols,
+ * quantized from floats, all the largest, all the least with low planes of -128. */
+static void make_activations(check *c, tg_a8 *a, const float **x, shape s, tg_layout l,
                              map_kind wide, int kind, mood how)
 {
-    int32_t n_wide;
+    int32_t n_wide, n_tokens = s.n_tokens, n_cols = s.n_cols;
     const int16_t *map = draw_map(c, 8, n_cols, wide, &n_wide);
+    tg_a8_kind wanted = draw_kind(c, map, n_wide, l);
     size_t n = (size_t)n_tokens * (size_t)n_cols;
     float *values = end_buffer(2, 4 * n);
     fill_floats(c, values, n, how);
     *x = values;
-    tg_a8_place(a, end_buffer(1, tg_a8_bytes(n_tokens, n_cols, n_wide)), n_tokens, n_cols, map,
-                n_wide);
+    tg_a8_place(a, end_buffer(1, tg_a8_bytes(n_tokens, n_cols, n_wide)), n_tokens, n_cols, &wanted);
     for (int32_t t = 0; t < n_tokens; t++) {
         tg_a8 row = tg_a8_from(a, t);
         c->ref->quantize(&row, values + (size_t)t * (size_t)n_cols, n_cols);
         for (int32_t i = 0; i < n_cols && kind; i++) {
             int place = n_wide ? map[i / 32] : -1;
-            row.hi[i] = kind == 1 ? 127 : -127;
+            int top = place >= 0 ? 127 : a->top;
+            row.hi[i] = (int8_t)(kind == 1 ? top : -top);
             if (place >= 0) row.lo[32 * place + i % 32] = kind == 1 ? 127 : -128;
         }
         for (int64_t g = 0; g < row.padded / 32 && kind; g++) {
@@ -239,13 +244,10 @@ static void make_activations(check *c, tg_a8 *a, const float **x, int32_t n_toke
                 if (i < 16) row.half[g] += v;
             }
             row.ssum[g] = row.scale[g] * (float)row.sum[g];
+            if (row.pair) row.pair[g] = sum_pairs(&row, g);
         }
     }
 }
-
-typedef struct shape {
-    int32_t n_rows, n_cols, n_tokens;
-} shape;
 
 /* Fills what follows from the matrix into `m` and runs it. */
 static void run_matmul(const tg_kernels *k, const matrix *w, tg_matmul m)
@@ -276,7 +278,7 @@ static void check_matmul_shape(check *c, tg_layout l, shape s)
     tg_a8 a;
     const float *x;
     make_matrix(c, &w, l, s.n_rows, s.n_cols, gap, code_kind, is_wild);
-    make_activations(c, &a, &x, s.n_tokens, s.n_cols, wide, act_kind > 2 ? 0 : act_kind, how);
+    make_activations(c, &a, &x, s, l, wide, act_kind > 2 ? 0 : act_kind, how);
     float *bias = next_below(c, 2) ? end_buffer(3, 4 * (size_t)s.n_rows) : NULL;
     if (bias) fill_floats(c, bias, (size_t)s.n_rows, CALM);
     int64_t stride = s.n_rows + next_below(c, 20);
@@ -320,7 +322,7 @@ static void check_matmul_of(check *c, tg_layout l)
     /* Rows so long that the scratch holds what few tokens bring, or no token's. */
     check_matmul_shape(c, l, (shape){16, 20000, 15});
     check_matmul_shape(c, l, (shape){16, 48000, 7});
-    check_matmul_shape(c, l, (shape){16, 29200, 17}); /* nor a tile unpacked */
+    check_matmul_shape(c, l, (shape){16, 29200, 17});
 }
 
 /* ref against the plain numbers in double. */
@@ -336,7 +338,7 @@ static void truth_matmul_of(check *c, tg_layout l)
         snprintf(c->what, sizeof c->what, "%d x %d, %d tokens, map %d", s.n_rows, s.n_cols,
                  s.n_tokens, wide);
         make_matrix(c, &w, l, s.n_rows, s.n_cols, 0, next_below(c, 6), false);
-        make_activations(c, &a, &x, s.n_tokens, s.n_cols, wide, 0, CALM);
+        make_activations(c, &a, &x, s, l, wide, 0, CALM);
         float *y = end_buffer(4, 4 * (size_t)(s.n_tokens * s.n_rows));
         run_matmul(c->ref, &w,
                    (tg_matmul){.n_tokens = s.n_tokens,

@@ -471,10 +471,10 @@ static void a_block_of_another_version_says_so(void **state)
     tg_err e = {0};
     hand_make(&h);
     uint8_t *block = print(&h.program, &n);
-    block[8] = 4;
+    block[8] = 3;
     assert_int_equal(tg_program_open(&p, &arena, block, n, &e), TG_E_UNSUPPORTED);
     assert_string_equal(e.msg,
-                        "the program has format 4, this build reads 3; export the model again");
+                        "the program has format 3, this build reads 4; export the model again");
     tg_mem_free(block);
 }
 

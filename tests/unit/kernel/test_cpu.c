@@ -73,17 +73,20 @@ static void rows_of_activations_do_not_overlap(void **state)
         assert_true(n_wide == 0 || bytes >= tg_a8_bytes(TOKENS, COLS, n_wide - 1));
         tg_a8 a;
         tg_a8_map(map, COLS, list, n_wide);
-        tg_a8_place(&a, memory, TOKENS, COLS, map, n_wide);
+        const tg_a8_kind kind = {map, n_wide, TG_A8_TOP, true};
+        tg_a8_place(&a, memory, TOKENS, COLS, &kind);
         assert_true(a.padded >= 512 && a.padded % 64 == 0); /* two K quanta */
         assert_true((a.lo != NULL) == (n_wide > 0));
         size_t codes = TOKENS * (size_t)a.padded, groups = codes / 32;
         assert_true(a.hi + codes <= (n_wide ? a.lo : (int8_t *)a.scale));
         assert_true(!n_wide || (char *)a.scale >= (char *)a.lo + TOKENS * 32 * n_wide);
-        assert_true((char *)(a.half + groups) <= memory + bytes);
+        assert_true((char *)(a.half + groups) <= (char *)a.pair);
+        assert_true((char *)(a.pair + groups) <= memory + bytes);
         tg_a8 row = tg_a8_from(&a, 2);
         assert_ptr_equal(row.hi, a.hi + 2 * a.padded);
         assert_ptr_equal(row.scale, a.scale + 2 * a.padded / 32);
         assert_ptr_equal(row.half, a.half + 2 * a.padded / 32);
+        assert_ptr_equal(row.pair, a.pair + 2 * a.padded / 32);
         assert_ptr_equal(row.lo, n_wide ? a.lo + 2 * 32 * n_wide : NULL);
     }
 }
@@ -98,6 +101,43 @@ static void a_map_counts_its_wide_groups_in_order(void **state)
     assert_int_equal(tg_a8_n_groups(COLS), 10);
     tg_a8_map(map, COLS, list, 3);
     assert_memory_equal(map, want, sizeof want);
+}
+
+/* One pair of a group whose other codes are 0: both factors fit their bytes, and what the product
+ * has beside the sum wanted is what the input and the weights say. */
+static void check_pair(int32_t w0, int32_t w1, int32_t a0, int32_t a1, int32_t top)
+{
+    int8_t codes[TG_GROUP_COLS] = {[1] = (int8_t)a0, [5] = (int8_t)a1};
+    int32_t rest = 128 - top, first = w0 + a1 + top, second = w1 + a0 - rest;
+    assert_in_range(first, 0, 255);
+    assert_in_range(second + 128, 0, 255);
+    int32_t of_weights = (w0 + top) * (w1 - rest), of_input = tg_a8_sum_pairs(codes, top);
+    assert_int_equal(first * second - of_input - of_weights, w0 * a0 + w1 * a1);
+}
+
+static void two_products_are_one_where_the_codes_leave_room(void **state)
+{
+    (void)state;
+    static const struct {
+        tg_layout layout;
+        int32_t top, last; /* of the inputs' codes, and of its own */
+    } rows[] = {{TG_LAYOUT_Q4_0, 120, 15}, {TG_LAYOUT_Q4_1, 120, 15}, {TG_LAYOUT_Q5_0, 112, 31},
+                {TG_LAYOUT_Q5_1, 112, 31}, {TG_LAYOUT_Q4_K, 120, 15}, {TG_LAYOUT_Q5_K, 112, 31}};
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        int32_t top = rows[i].top, last = rows[i].last;
+        assert_int_equal(tg_a8_top(rows[i].layout), top);
+        for (int32_t w = 0; w <= last; w++)
+            for (int32_t a = -top; a <= top; a++) {
+                check_pair(w, last - w, a, -a, top);
+                check_pair(w, last, top, a, top);
+                check_pair(0, w, a, -top, top);
+                check_pair(w, w / 2, a / 3, a * 7 / 8, 112); /* another matrix wants less */
+            }
+    }
+    static const tg_layout others[] = {TG_LAYOUT_Q8_0, TG_LAYOUT_Q8_F, TG_LAYOUT_Q6_K,
+                                       TG_LAYOUT_Q2_K};
+    for (size_t i = 0; i < TG_COUNT(others); i++)
+        assert_int_equal(tg_a8_top(others[i]), 127);
 }
 
 static volatile float tiny = 0x1p-126f, third = 3.0f, one = 1.0f;
@@ -127,6 +167,7 @@ int main(void)
         cmocka_unit_test(every_tier_fills_every_entry),
         cmocka_unit_test(rows_of_activations_do_not_overlap),
         cmocka_unit_test(a_map_counts_its_wide_groups_in_order),
+        cmocka_unit_test(two_products_are_one_where_the_codes_leave_room),
         cmocka_unit_test(a_step_keeps_denormals_and_rounds_to_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
