@@ -5,11 +5,10 @@
  * lowest rank, the leftmost of equals, until no pair is in the table. SentencePiece's "best score
  * first" is the same with ranks made of scores, so one loop serves both.
  *
- * Four ways to the same ids. A word that is a token and whose merging was seen by the compiler to
- * give that token is looked up whole: most words of prose. Others take tokens from left to right,
- * without merging anything. In vocabularies where that is not known to be right (toksplit.h), a
- * short word scans its few pairs, and a long one (a text without spaces, a vocabulary without word
- * boundaries) keeps its pairs in a queue. */
+ * Four ways to the same ids. Most vocabularies take tokens from left to right, without merging
+ * anything. Where that is not known to be right (toksplit.h), a word that is a token and whose
+ * merging was seen by the compiler to give that token is looked up whole; another scans its few
+ * pairs, or where it is long (a text without spaces) keeps them in a queue. */
 #include "prompt/toksplit.h"
 
 #include <string.h>
@@ -267,16 +266,18 @@ static void emit_symbol(emitter *x, const tg_bpe_symbol *y)
 
 /* ---- tokens from left to right */
 
-/* The longest whole token that begins at v[at], or -1. */
-static int32_t find_longest(const tg_tokenizer *t, const tg_tok_view *v, int32_t at, int32_t end)
+/* The longest whole token that begins at v[at], or -1, and its bytes. */
+static int32_t find_longest(const tg_tokenizer *t, const tg_tok_view *v, int32_t at, int32_t end,
+                            int32_t *n_bytes)
 {
-    int32_t id = -1;
-    for (uint32_t unit = 0; at < end; at++) {
-        unit = tg_keytrie_find_child(&t->key_trie, unit, (uint8_t)v->ptr[at]);
+    int32_t id = -1, begin = at;
+    for (uint32_t unit = 0; at < end;) {
+        unit = tg_keytrie_find_child(&t->key_trie, unit, (uint8_t)v->ptr[at++]);
         if (unit == TG_KEYTRIE_NONE) break;
-        int32_t x = t->key_trie.units[unit].id;
-        if ((uint32_t)x >= (uint32_t)t->splits.n) continue;
-        id = x;
+        int32_t found = t->key_trie.units[unit].id;
+        if ((uint32_t)found >= (uint32_t)t->splits.n) continue;
+        id = found;
+        *n_bytes = at - begin;
         __builtin_prefetch(&t->splits.at[id]);
     }
     return id;
@@ -310,13 +311,12 @@ static bool stay_apart_merged(tg_tok_scratch *s, const tg_tok_view *v, tg_span t
 /* Whether `id` at v[at] may stand behind the last token. A wrong "no" changes no id: it leaves the
  * word without tokens, and to the queue. */
 static bool fits(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, int32_t id,
-                 bool is_left_longest)
+                 tg_tok_unasked unasked)
 {
     const tg_tok_splits *p = &s->t->splits;
     int32_t left = s->out->ptr[s->out->len - 1];
-    /* Whatever two tokens merge to is a token: the longest one would have been that. */
     if (p->at[left].rank != TG_TOK_SPLIT_LATE && p->at[id].rank != TG_TOK_SPLIT_LATE)
-        return tg_tok_stay_apart(p, left, id, is_left_longest);
+        return tg_tok_stay_apart(p, left, id, unasked);
     tg_late_pair *x = &s->late[tg_tok_merge_hash(left, id) % TG_COUNT(s->late)];
     if (x->left != left || x->right != id || !x->is_known) {
         tg_span two = {at - p->at[left].n_bytes, at + p->at[id].n_bytes};
@@ -334,28 +334,32 @@ static bool find_tokens(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, int3
     const tg_tok_splits *p = &s->t->splits;
     tg_ids *out = s->out;
     size_t first = out->len;
-    int32_t at = *from, id = find_longest(s->t, v, at, w.end);
-    bool is_longest = true, was_longest = false; /* the token tried, and the one before */
+    int32_t at = *from, n = 0, id = find_longest(s->t, v, at, w.end, &n);
+    /* Of the token that is tried as a left neighbour, and of the last one. */
+    tg_tok_unasked unasked = TG_TOK_UNASKED_LEFT, unasked_last = TG_TOK_ASK_ALL;
     while (id >= 0) {
-        int32_t n = p->at[id].n_bytes, next = at + n;
-        if (n < 1 || n > w.end - at) return false; /* a damaged table */
-        if (!is_dead(s, next - w.begin) && (out->len == first || fits(s, v, at, id, was_longest))) {
+        if (!is_dead(s, at + n - w.begin) &&
+            (out->len == first || fits(s, v, at, id, unasked_last))) {
+            if (p->at[id].n_bytes != n) return false; /* a damaged table */
             tg_ids_push(out, id);
             if (out->is_failed) return true; /* the caller's caller finds it */
-            at = next;
-            was_longest = is_longest;
-            is_longest = true;
-            id = find_longest(s->t, v, at, w.end);
+            at += n;
+            unasked_last = unasked;
+            unasked = TG_TOK_UNASKED_LEFT;
+            id = find_longest(s->t, v, at, w.end, &n);
             continue;
         }
-        is_longest = false;
+        unasked = TG_TOK_ASK_ALL;
         id = find_shorter(p, id);
-        if (id >= 0) continue;
-        if (out->len == first) return false;
-        s->dead[(at - w.begin) >> 5] |= 1u << ((at - w.begin) & 31);
-        id = out->ptr[--out->len];
-        at -= p->at[id].n_bytes;
-        was_longest = false;
+        if (id < 0) {
+            if (out->len == first) return false;
+            s->dead[(at - w.begin) >> 5] |= 1u << ((at - w.begin) & 31);
+            id = out->ptr[--out->len];
+            at -= p->at[id].n_bytes;
+            unasked_last = TG_TOK_ASK_ALL; /* not known any more */
+        }
+        n = p->at[id].n_bytes;
+        if (n < 1 || n > w.end - at) return false; /* a damaged table */
     }
     *from = at;
     return true;
@@ -435,13 +439,17 @@ tg_status tg_bpe_merge(tg_tok_scratch *s, const tg_tok_view *v, tg_span word, tg
     return TG_OK;
 }
 
-/* Looks the word up whole: true when that settles it. */
-static bool encode_whole(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, uint32_t wanted)
+/* Looks the word up whole: true when that settles it. With ignore_merges any token will do for a
+ * word, whatever merging would make of it. Others are found as fast from left to right. */
+static bool encode_whole(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, bool is_part)
 {
-    if (w.end - w.begin > s->t->h->max_key_bytes) return false;
+    const tg_tok_header *h = s->t->h;
+    bool any_will_do = !is_part && h->flags & TG_TOK_IGNORE_MERGES;
+    if ((h->flags & TG_TOK_HAS_SPLITS && !any_will_do) || w.end - w.begin > h->max_key_bytes)
+        return false;
     int32_t id = tg_tok_find_key(s->t, v->ptr + w.begin, (size_t)(w.end - w.begin));
-    if (id < 0 || id >= s->t->h->n_vocab) return false;
-    if (wanted && !(s->t->flags[id] & wanted)) return false;
+    if (id < 0 || id >= h->n_vocab) return false;
+    if (!any_will_do && !(s->t->flags[id] & TG_TOK_IS_WHOLE)) return false;
     emit(s, v, id, w.begin, w.end);
     return true;
 }
@@ -455,6 +463,18 @@ static void emit_known(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, cons
 {
     for (int i = 0; i < x->n_ids; i++)
         emit(s, v, x->ids[i], at + x->begin[i], at + x->end[i]);
+}
+
+/* A word of one byte needs no cache: where symbols are bytes and not dressed, it is its symbol. In
+ * vocabularies that cut numbers into digits such words are many. */
+static bool encode_byte(tg_tok_scratch *s, const tg_tok_view *v, tg_span w)
+{
+    const tg_tokenizer *t = s->t;
+    int32_t id = t->byte_ids[(uint8_t)v->ptr[w.begin]];
+    uint32_t wanted = TG_TOK_BYTE_LEVEL | TG_TOK_HAS_SEAMS;
+    bool is_token = (t->h->flags & wanted) == wanted && (uint32_t)id < (uint32_t)t->h->n_vocab;
+    if (is_token) emit(s, v, id, w.begin, w.end);
+    return is_token;
 }
 
 /* What encoding [w.begin, w.end) gave: ids from `from` on, and the bytes noted for each. */
@@ -483,6 +503,7 @@ static tg_status encode_known(tg_tok_scratch *s, const tg_tok_view *v, tg_span w
     encode_fn *encode = is_part ? encode_part : encode_word;
     size_t n = (size_t)(w.end - w.begin);
     if (n > TG_WORD_MAX_BYTES) return encode(s, v, w, e);
+    if (n == 1 && encode_byte(s, v, w)) return TG_OK;
     tg_word_key key = tg_word_key_of(v->ptr + w.begin, n);
     const tg_word_entry *x = tg_word_cache_find(cache, &key, n);
     if (x) {
@@ -505,7 +526,7 @@ static tg_status encode_known(tg_tok_scratch *s, const tg_tok_view *v, tg_span w
 /* A part between seams. Merging it alone gives what merging the whole would give it. */
 static tg_status encode_part(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, tg_err *e)
 {
-    return encode_whole(s, v, w, TG_TOK_IS_WHOLE) ? TG_OK : tg_bpe_merge(s, v, w, e);
+    return encode_whole(s, v, w, true) ? TG_OK : tg_bpe_merge(s, v, w, e);
 }
 
 static bool has_seam_bit(const tg_tokenizer *t, uint32_t hash)
@@ -514,12 +535,9 @@ static bool has_seam_bit(const tg_tokenizer *t, uint32_t hash)
     return t->seams[bit >> 5] >> (bit & 31) & 1;
 }
 
-/* A word without seams. With ignore_merges any token will do, whatever merging would make of it. */
 static tg_status encode_uncut(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, tg_err *e)
 {
-    bool ignores_merges = s->t->h->flags & TG_TOK_IGNORE_MERGES;
-    if (encode_whole(s, v, w, ignores_merges ? 0 : TG_TOK_IS_WHOLE)) return TG_OK;
-    return tg_bpe_merge(s, v, w, e);
+    return encode_whole(s, v, w, false) ? TG_OK : tg_bpe_merge(s, v, w, e);
 }
 
 /* Cuts the word where no token holds the two characters side by side: no merge can reach across,

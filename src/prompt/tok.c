@@ -477,6 +477,15 @@ static tg_tok_view view_part(const tg_tok_view *v, size_t begin, size_t end)
                          v->base + (int32_t)begin};
 }
 
+static tg_status encode_words(tg_tok_scratch *s, const tg_tok_view *v, const tg_spans *words,
+                              tg_err *e)
+{
+    tg_tok_encode_fn *encode = models[s->t->h->model].encode;
+    for (size_t i = 0; i < words->len; i++)
+        TG_TRY(encode(s, v, words->ptr[i], e));
+    return TG_OK;
+}
+
 /* Text that holds no added token: words, then the model. */
 static tg_status encode_plain(tg_tok_scratch *s, tg_tok_view v, tg_err *e)
 {
@@ -484,10 +493,8 @@ static tg_status encode_plain(tg_tok_scratch *s, tg_tok_view v, tg_err *e)
     const tg_tok_header *h = s->t->h;
     tg_spans_clear(&s->words[w]);
     tg_spans_push(&s->words[w], 0, (int32_t)v.len);
-    TG_TRY(tg_tok_steps_run(s, &v, &w, h->n_norm, h->n_norm + h->n_pre, e));
-    for (size_t i = 0; i < s->words[w].len; i++)
-        TG_TRY(models[h->model].encode(s, &v, s->words[w].ptr[i], e));
-    return TG_OK;
+    TG_TRY(tg_tok_steps_run(s, &v, &w, h->n_norm, h->n_norm + h->n_pre, encode_words, e));
+    return encode_words(s, &v, &s->words[w], e);
 }
 
 /* What is done with text between added tokens of one trie. */
@@ -541,7 +548,7 @@ static tg_status encode_raw_part(tg_tok_scratch *s, tg_tok_view v, bool parse_sp
     tg_spans_clear(&s->words[w]);
     tg_spans_push(&s->words[w], 0, (int32_t)v.len);
     s->pinned = -1;
-    TG_TRY(tg_tok_steps_run(s, &v, &w, 0, s->t->h->n_norm, e));
+    TG_TRY(tg_tok_steps_run(s, &v, &w, 0, s->t->h->n_norm, NULL, e));
     /* What normalizing made, if it made anything, stays where it is until its last part is done. */
     for (int i = 0; i < (int)TG_COUNT(s->text); i++)
         if (v.ptr && v.ptr == s->text[i].bytes.ptr) s->pinned = i;

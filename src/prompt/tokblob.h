@@ -140,7 +140,7 @@ enum { TG_TOK_NO_RANK = INT32_MAX, TG_TOK_LATE_MAX_BYTES = 128, TG_TOK_N_BYTE_PA
 
 /* The last merge that makes a token of its own key (toksplit.h). */
 typedef struct tg_tok_split {
-    int32_t left, right; /* -1: no split */
+    int32_t half[2]; /* left and right; -1: no split */
     int32_t rank;
     int32_t shorter; /* the longest whole token that the key begins with; -1: none */
     int32_t first_until, last_until; /* ranks of the merges that take its first and last symbol */
@@ -350,9 +350,13 @@ TG_MUST_USE tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tok
                                     tg_str text, const tg_encode_options *o, tg_err *e);
 
 /* toktext.c: runs steps [from, to) over the words of `v` (s->words[*w], spans in v). A rewriting
- * step moves the text into one of s->text, never the pinned one; *v and *w then say where. */
+ * step moves the text into one of s->text, never the pinned one; *v and *w then say where. `take`,
+ * unless NULL, gets the words of the last step in lots, as they are found; what s->words holds in
+ * the end is the last lot. */
+typedef tg_status tg_tok_take_fn(tg_tok_scratch *s, const tg_tok_view *v, const tg_spans *words,
+                                 tg_err *e);
 TG_MUST_USE tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t from,
-                                       int32_t to, tg_err *e);
+                                       int32_t to, tg_tok_take_fn *take, tg_err *e);
 
 /* The greatest y of a splitting step; -1 for a rewriting one. */
 int32_t tg_tok_split_most(uint32_t op);

@@ -136,7 +136,8 @@ tg_status tg_tok_build_begin_merges(tg_tok_build *b, size_t n, tg_err *e)
 {
     if (n > (size_t)1 << 28)
         return tg_fail(e, TG_E_LIMIT, "%zu merges are more than the limit of %d", n, 1 << 28);
-    uint32_t size = table_size(n);
+    /* At most five eighths full: four of these are a cache line, and memory counts. */
+    uint32_t size = table_size(n * 4 / 5);
     b->merges = TG_ARENA_ARRAY(&b->arena, tg_tok_merge, size);
     if (!b->merges) return no_memory(e, size * sizeof *b->merges);
     b->merge_mask = size - 1;
@@ -425,7 +426,7 @@ static tg_status normalize_contents(tg_tok_build *b, tg_tok_scratch *s, tg_err *
         tg_tok_view v = {a->content.ptr, a->content.len, NULL, 0};
         tg_spans_clear(&s->words[0]);
         tg_spans_push(&s->words[0], 0, (int32_t)v.len);
-        TG_TRY(tg_tok_steps_run(s, &v, &w, 0, b->h.n_norm, e));
+        TG_TRY(tg_tok_steps_run(s, &v, &w, 0, b->h.n_norm, NULL, e));
         a->match = tg_tok_build_copy(b, (tg_str){v.ptr ? v.ptr : "", v.len});
         if (!a->match.ptr) return no_memory(e, v.len);
         b->entries[a->id].piece = a->match;

@@ -13,8 +13,8 @@ static int32_t rank_of(const tg_tok_splits *s, int32_t left, int32_t right)
 static bool may_merge(const tg_tok_splits *s, int32_t left, int32_t right, int32_t until)
 {
     if (!s->early) return true;
-    tg_tok_early_bits x =
-        tg_tok_early_at(left, right, TG_MIN(tg_tok_early_level(until), s->n_levels));
+    uint32_t level = TG_MIN(tg_tok_early_level(until), s->n_levels);
+    tg_tok_early_bits x = tg_tok_early_at(left, right, level);
     return (s->early[x.word] & x.mask) == x.mask;
 }
 
@@ -24,34 +24,42 @@ static bool may_merge(const tg_tok_splits *s, int32_t left, int32_t right, int32
  * as soon as both are there. At the very rank that takes one of them, the leftmost goes first: the
  * left symbol is gone by then, the right one is still there.
  *
- * Most pairs that do not stay apart are told by their innermost bytes, in a table that stays in the
- * first cache, and of most others `early` says that they never merge. */
-bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, bool until_joined)
+ * Most pairs that do not stay apart are told by their innermost bytes, in a table of which little
+ * is ever asked, and of most others EARLY says that they never merge. Which of the two is undone is
+ * anybody's guess, and still a branch is right: waiting for the answer takes longer than guessing
+ * wrong (a quarter of all time). */
+bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, tg_tok_unasked unasked)
 {
     int32_t left_until = TG_TOK_NO_RANK, right_until = TG_TOK_NO_RANK;
     if ((uint32_t)left >= (uint32_t)s->n || (uint32_t)right >= (uint32_t)s->n) return false;
     const tg_tok_split *l = &s->at[left], *r = &s->at[right];
     if (s->bigrams) {
         int32_t rank = s->bigrams[l->last_byte << 8 | r->first_byte];
-        if (rank < l->last_until && rank <= r->first_until) return false;
+        if ((rank < l->last_until) & (rank <= r->first_until)) return false;
     }
-    for (bool is_counted = !until_joined;; is_counted = true) {
-        if (s->bigrams && (l->n_bytes | r->n_bytes) == 1) return true; /* asked above */
-        if (is_counted && may_merge(s, left, right, TG_MIN(left_until, right_until))) {
+    for (bool is_asked = unasked == TG_TOK_ASK_ALL;;) {
+        if ((l->n_bytes | r->n_bytes) == 1 && s->bigrams) return true; /* as above */
+        if (is_asked && may_merge(s, left, right, TG_MIN(left_until, right_until))) {
             int32_t rank = rank_of(s, left, right);
             if (rank < left_until && rank <= right_until) return false;
         }
+        if ((l->rank & r->rank) < 0) return true; /* two symbols */
         /* Ranks fall on the way down; in a damaged table this is what ends it. */
-        if (l->rank >= left_until || r->rank >= right_until) return false;
-        if (l->rank < 0 && r->rank < 0) return true;
-        bool is_left = l->rank > r->rank;
-        left_until = is_left ? l->rank : left_until;
-        right_until = is_left ? right_until : r->rank;
-        left = is_left ? l->right : left;
-        right = is_left ? right : r->left;
-        if ((uint32_t)left >= (uint32_t)s->n || (uint32_t)right >= (uint32_t)s->n) return false;
-        l = &s->at[left];
-        r = &s->at[right];
+        if (l->rank > r->rank) {
+            if (l->rank >= left_until) return false;
+            left_until = l->rank;
+            left = l->half[1];
+            if ((uint32_t)left >= (uint32_t)s->n) return false;
+            l = &s->at[left];
+            is_asked = true;
+        } else {
+            if (r->rank >= right_until) return false;
+            right_until = r->rank;
+            right = r->half[0];
+            if ((uint32_t)right >= (uint32_t)s->n) return false;
+            r = &s->at[right];
+            is_asked |= unasked != TG_TOK_UNASKED_LEFT;
+        }
     }
 }
 
@@ -128,8 +136,7 @@ static void find_symbols(finder *f)
     const tg_tok_build *b = f->b;
     for (int32_t i = 0; i < b->n_entries; i++) {
         const tg_tok_entry *x = &b->entries[i];
-        f->splits[i] =
-            (tg_tok_split){.left = -1, .right = -1, .rank = TG_TOK_SPLIT_NONE, .shorter = -1};
+        f->splits[i] = (tg_tok_split){.half = {-1, -1}, .rank = TG_TOK_SPLIT_NONE, .shorter = -1};
         if (!(x->flags & TG_TOK_IS_MODEL) || !x->key.ptr || !x->key.len) continue;
         size_t at = 0;
         if (next_symbol(f, x->key, &at) == i && at == x->key.len)
@@ -145,10 +152,10 @@ static void find_splits(finder *f)
         const tg_tok_merge *m = f->order[i];
         tg_tok_split *x = &f->splits[m->id];
         if (!is_split(f, m->left) || !is_split(f, m->right) || is_known(f, m->id) ||
-            !tg_tok_stay_apart(&f->view, m->left, m->right, true))
+            !tg_tok_stay_apart(&f->view, m->left, m->right, TG_TOK_UNASKED_TWO))
             continue;
-        x->left = m->left;
-        x->right = m->right;
+        x->half[0] = m->left;
+        x->half[1] = m->right;
         x->rank = m->rank;
     }
 }
@@ -228,9 +235,9 @@ static void set_ends(finder *f)
         tg_str key = f->b->entries[i].key;
         if (!is_known(f, i)) continue;
         x->first_until = x->last_until = TG_TOK_NO_RANK;
-        for (const tg_tok_split *y = x; y->rank >= 0; y = &at[y->left])
+        for (const tg_tok_split *y = x; y->rank >= 0; y = &at[y->half[0]])
             x->first_until = y->rank;
-        for (const tg_tok_split *y = x; y->rank >= 0; y = &at[y->right])
+        for (const tg_tok_split *y = x; y->rank >= 0; y = &at[y->half[1]])
             x->last_until = y->rank;
         x->n_bytes = (int32_t)key.len;
         x->first_byte = (uint8_t)key.ptr[0];

@@ -38,9 +38,17 @@ TG_INLINE const tg_tok_merge *tg_tok_find_merge(const tg_tok_merge *merges, uint
     return NULL;
 }
 
-/* Whether merging two tokens that are not late, side by side, leaves them as they are.
- * until_joined: but for the merge of the two, if there is one. False for ids out of range. */
-bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, bool until_joined);
+/* Merges of two tokens side by side that are not asked for. */
+typedef enum tg_tok_unasked {
+    TG_TOK_ASK_ALL,
+    TG_TOK_UNASKED_TWO, /* that of the two, which is to come */
+    TG_TOK_UNASKED_LEFT /* any of the left one: it is the longest at its place, and whatever it
+                         * merged to would be a longer one there */
+} tg_tok_unasked;
+
+/* Whether merging two tokens that are not late, side by side, leaves them as they are. False for
+ * ids out of range. */
+bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, tg_tok_unasked unasked);
 
 /* The splits [n_entries] of a vocabulary whose slots are given, without `shorter`. *is_done is
  * false where the vocabulary has none. */

@@ -106,6 +106,8 @@ typedef struct rewrite {
     tg_tok_text *dst;
     tg_spans *words; /* of a splitting step: what it makes, */
     int32_t base;    /* and where the word begins that it splits */
+    tg_tok_take_fn *take;
+    tg_status taken; /* what it said */
     tg_err *e;
 } rewrite;
 
@@ -462,6 +464,15 @@ static tg_status run_lead(rewrite *r, tg_span w)
 
 enum { IS_MATCH = 1 };
 
+/* A lot stays in the first cache, where the words of a long text are more memory than the text. */
+static void hand_out(rewrite *r)
+{
+    enum { LOT = 1024 };
+    if (r->words->len < LOT || !r->take || r->taken != TG_OK || r->words->is_failed) return;
+    r->taken = r->take(r->s, r->v, r->words, r->e);
+    tg_spans_clear(r->words);
+}
+
 /* A part that no other can join is a word already. Others wait in s->matches: spans of the word,
  * the lowest bit of `end` carries whether the part is a match. */
 static void push_part(rewrite *r, size_t begin, size_t end, bool is_match)
@@ -469,8 +480,10 @@ static void push_part(rewrite *r, size_t begin, size_t end, bool is_match)
     tg_tok_behavior behavior = (tg_tok_behavior)r->step->x;
     if (behavior != TG_TOK_ISOLATED && behavior != TG_TOK_REMOVED)
         tg_spans_push(&r->s->matches, (int32_t)begin, (int32_t)(end << 1 | is_match));
-    else if (begin < end && (behavior == TG_TOK_ISOLATED || !is_match))
+    else if (begin < end && (behavior == TG_TOK_ISOLATED || !is_match)) {
         tg_spans_push(r->words, r->base + (int32_t)begin, r->base + (int32_t)end);
+        hand_out(r);
+    }
 }
 
 static tg_status find_string_parts(rewrite *r, tg_str word)
@@ -650,6 +663,8 @@ static tg_status split_words(rewrite *r, const tg_spans *words, tg_spans *out)
         TG_TRY(ops[r->step->op].find_parts(
             r, (tg_str){r->v->ptr + w.begin, (size_t)(w.end - w.begin)}));
         join_parts(out, &r->s->matches, w.begin, (tg_tok_behavior)r->step->x);
+        hand_out(r);
+        TG_TRY(r->taken);
     }
     return out->is_failed || r->s->matches.is_failed
                ? tg_fail_nomem(r->e, out->size * sizeof(tg_span), "the words of a text")
@@ -678,7 +693,7 @@ static tg_status rewrite_words(rewrite *r, const tg_spans *words, tg_spans *out)
 }
 
 tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t from, int32_t to,
-                           tg_err *e)
+                           tg_tok_take_fn *take, tg_err *e)
 {
     const tg_tokenizer *t = s->t;
     for (int32_t k = from; k < to; k++) {
@@ -692,6 +707,7 @@ tg_status tg_tok_steps_run(tg_tok_scratch *s, tg_tok_view *v, int *w, int32_t fr
                      .step = step,
                      .regex = t->regex[k],
                      .dfa = &t->dfa[k],
+                     .take = k == to - 1 ? take : NULL,
                      .e = e,
                      .a = {t->strings + step->a_at, step->a_bytes},
                      .b = {t->strings + step->b_at, step->b_bytes},

@@ -973,6 +973,52 @@ static void spans_follow_a_text_through_its_rewriting(void **state)
     tg_spans_deinit(&spans);
 }
 
+/* "ab " again and again, cut at blanks: the ids that a word and its blank become, but for the first
+ * and the last ones where words go together with the blank before. */
+static void a_text_may_have_any_number_of_words(void **state)
+{
+    (void)state;
+    enum { N_WORDS = 5000, BLANK = 2, AB, AB_BLANK, BLANK_AB };
+    static const struct {
+        const char *behavior;
+        int32_t first, ids[2]; /* -1: none */
+    } rows[] = {{"Isolated", -1, {AB, BLANK}},
+                {"Removed", -1, {AB, -1}},
+                {"MergedWithPrevious", -1, {AB_BLANK, -1}},
+                {"MergedWithNext", AB, {BLANK_AB, -1}},
+                {"Contiguous", -1, {AB, BLANK}}};
+    tg_buf text = {0};
+    for (int i = 0; i < N_WORDS; i++)
+        tg_buf_add(&text, "ab ", 3);
+    for (size_t k = 0; k < TG_COUNT(rows); k++) {
+        tg_buf json = {0};
+        tg_ids ids = {0};
+        tg_spans spans = {0};
+        tg_buf_printf(&json,
+                      "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},"
+                      "\"invert\":false,\"behavior\":\"%s\"},\"decoder\":null,\"model\":{"
+                      "\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\" \":2,\"ab\":3,\"ab \":4,"
+                      "\" ab\":5},\"merges\":[[\"a\",\"b\"],[\"ab\",\" \"],[\" \",\"ab\"]]}}",
+                      rows[k].behavior);
+        subject s = from_json(tg_buf_str(&json), (tg_str){0});
+        encode(&ids, s.t, tg_buf_str(&text), (tg_encode_options){.spans = &spans});
+        size_t at = 0;
+        if (rows[k].first >= 0) assert_int_equal(ids.ptr[at++], rows[k].first);
+        for (int i = rows[k].first >= 0; i < N_WORDS; i++)
+            for (int j = 0; j < 2 && rows[k].ids[j] >= 0; j++)
+                assert_int_equal(ids.ptr[at++], rows[k].ids[j]);
+        if (rows[k].first >= 0) assert_int_equal(ids.ptr[at++], BLANK);
+        assert_int_equal(ids.len, at);
+        assert_int_equal(spans.len, at);
+        assert_true(spans.ptr[at - 1].end >= 3 * N_WORDS - 1);
+        close_subject(&s);
+        tg_buf_deinit(&json);
+        tg_ids_deinit(&ids);
+        tg_spans_deinit(&spans);
+    }
+    tg_buf_deinit(&text);
+}
+
 /* ---- patterns */
 
 static void patterns_keep_their_meaning_in_pcre2(void **state)
@@ -1176,6 +1222,7 @@ int main(void)
         cmocka_unit_test(an_id_that_is_no_token_is_refused_with_its_place),
         cmocka_unit_test(decoding_in_pieces_equals_decoding_at_once),
         cmocka_unit_test(spans_follow_a_text_through_its_rewriting),
+        cmocka_unit_test(a_text_may_have_any_number_of_words),
         cmocka_unit_test(patterns_keep_their_meaning_in_pcre2),
         cmocka_unit_test(a_pattern_that_explodes_is_stopped),
         cmocka_unit_test(compiling_twice_gives_the_same_bytes),
