@@ -23,6 +23,15 @@
 #define TG_MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define TG_MAX(a, b)    ((a) > (b) ? (a) : (b))
 
+/* Before the loops of a register tile: gcc would leave the outer ones, and what they shift by, to
+ * run time, or keep the tile in memory before and after the loop it is for. clang does not, and
+ * rejects the pragma where a loop has one turn. */
+#ifdef __clang__
+#define TG_UNROLL
+#else
+#define TG_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* Our own mistakes only, in every build; never for a file, a request or a user. */
 #define TG_ASSERT(cond) (TG_LIKELY(cond) ? (void)0 : tg_assert_fail(__FILE__, __LINE__, #cond))
 _Noreturn void tg_assert_fail(const char *file, int line, const char *condition);

@@ -155,6 +155,12 @@ TG_INLINE tg_v16 tg_v16_exp(tg_v16 x)
     return (tg_v16){tg_exp8(x.lo), tg_exp8(x.hi)};
 }
 
+TG_INLINE void tg_v16_exp_each(tg_v16 *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = tg_v16_exp(x[i]);
+}
+
 TG_INLINE float tg_v16_fold_sum(tg_v16 x)
 {
     return tg_fold_sum(x.lo, x.hi);
@@ -165,31 +171,32 @@ TG_INLINE float tg_v16_fold_max(tg_v16 x)
     return tg_fold_max(x.lo, x.hi);
 }
 
-/* The first n <= 8 of 16 lanes; the others load as 0 and are not stored. */
+/* The same for any n. */
 TG_INLINE tg_v16 tg_v16_load_few(const float *p, int64_t n)
 {
-    return (tg_v16){_mm256_maskload_ps(p, tg_mask8(n)), _mm256_setzero_ps()};
+    return (tg_v16){_mm256_maskload_ps(p, tg_mask8(n)), _mm256_maskload_ps(p + 8, tg_mask8(n - 8))};
 }
 
 TG_INLINE void tg_v16_store_few(float *p, int64_t n, tg_v16 v)
 {
     _mm256_maskstore_ps(p, tg_mask8(n), v.lo);
+    _mm256_maskstore_ps(p + 8, tg_mask8(n - 8), v.hi);
 }
 
-/* The fold of each of n <= 16 registers; lane = register. */
-TG_INLINE tg_v16 tg_v16_fold_each_max(const tg_v16 *x, int n)
+/* The folds of n <= 16 rows of 16; lane = row. */
+TG_INLINE tg_v16 tg_v16_fold_each_max(const float *x, int n)
 {
     float y[16] = {0};
     for (int i = 0; i < n; i++)
-        y[i] = tg_v16_fold_max(x[i]);
+        y[i] = tg_v16_fold_max(tg_v16_load(x + 16 * i, 16));
     return tg_v16_load(y, 16);
 }
 
-TG_INLINE tg_v16 tg_v16_fold_each_sum(const tg_v16 *x, int n)
+TG_INLINE tg_v16 tg_v16_fold_each_sum(const float *x, int n)
 {
     float y[16] = {0};
     for (int i = 0; i < n; i++)
-        y[i] = tg_v16_fold_sum(x[i]);
+        y[i] = tg_v16_fold_sum(tg_v16_load(x + 16 * i, 16));
     return tg_v16_load(y, 16);
 }
 

@@ -5,27 +5,33 @@
 
 enum { PASS = 3, REGS = 2 };
 
-#define F32(n) TG_PASS_INSTANCE(f32, n, tg_pass_attend(x, TG_KV_F32, n, REGS))
+#define F32(n)                                                                                     \
+    TG_PASS_INSTANCE(f32, n, tg_pass_score_all(x, TG_KV_F32, n, REGS),                             \
+                     tg_pass_add_all(x, TG_KV_F32, n, REGS))
 F32(1)
 F32(2)
 F32(3)
 
-#define F16(n) TG_PASS_INSTANCE(f16, n, tg_pass_attend(x, TG_KV_F16, n, REGS))
+#define F16(n)                                                                                     \
+    TG_PASS_INSTANCE(f16, n, tg_pass_score_all(x, TG_KV_F16, n, REGS),                             \
+                     tg_pass_add_all(x, TG_KV_F16, n, REGS))
 F16(1)
 F16(2)
 F16(3)
 
-static tg_pass_fn *const f32[PASS] = {f32_1, f32_2, f32_3};
-static tg_pass_fn *const f16[PASS] = {f16_1, f16_2, f16_3};
+static const tg_pass_halves f32[PASS] = {TG_PASS_HALVES(f32, 1), TG_PASS_HALVES(f32, 2),
+                                         TG_PASS_HALVES(f32, 3)};
+static const tg_pass_halves f16[PASS] = {TG_PASS_HALVES(f16, 1), TG_PASS_HALVES(f16, 2),
+                                         TG_PASS_HALVES(f16, 3)};
 
 void tg_avx2_attend_f32(const tg_attend *a)
 {
-    tg_pass_run_all(a, PASS, f32);
+    tg_pass_run_all(a, TG_KV_F32, PASS, f32);
 }
 
 void tg_avx2_attend_f16(const tg_attend *a)
 {
-    tg_pass_run_all(a, PASS, f16);
+    tg_pass_run_all(a, TG_KV_F16, PASS, f16);
 }
 
 void tg_avx2_attend_finish(float *y, const tg_attend_parts *parts)

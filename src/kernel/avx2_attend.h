@@ -4,6 +4,8 @@
  *
  * A call is cut into passes: up to TG_PASS_MAX queries whose sums fit the registers, so that each
  * load of K and V serves all of them. Lane = key for the scores, lane = dimension for the values.
+ * All passes score before the first adds values, and between them the probabilities of all queries
+ * are made: no operation waits for what has only just begun, which took 6 % (Zen 4, 60 queries).
  * An f16 is converted where it is used, beside the multiplications; a page converted once for all
  * passes would leave L1. Queries of one pass see different ranges only at a causal or a window's
  * edge: the keys all of them see are added together, the others query by query.
@@ -25,21 +27,14 @@
 
 enum { TG_PASS_MAX = 6, TG_PASS_REGS = TG_PAGE_TOKENS / 16 };
 
-/* What the first half of a pass leaves to the second; at the head of the scratch. */
-typedef struct tg_pass_memory {
-    float p[TG_PASS_MAX][TG_PAGE_TOKENS];       /* scores, then probabilities */
-    float m[16], l[16];                         /* of the block; lane = query */
-    float old[16], now[16];                     /* weights of the running sums and of the block */
-    bool is_first[16];                          /* the query has no running sums */
-    float sum[TG_PASS_MAX][TG_PAGE_TOKENS];     /* bf16: o of some dimensions before merging */
-    uint16_t pair[TG_PASS_MAX][TG_PAGE_TOKENS]; /* bf16: probabilities */
-    uint8_t code[TG_PASS_MAX][TG_PAGE_TOKENS];  /* q8: probabilities */
-    float scale[TG_PASS_MAX];                   /* and what one is worth */
-    const char *feed, *feed_end;                /* lines of the next block not yet asked for */
-} tg_pass_memory;
+/* Lines of the next block that are not yet asked for. Loops keep it in registers, and give it back:
+ * with a pointer more than they have room for they would take one through a vector register, which
+ * costs a multiplication a third of its time (Zen 4). */
+typedef struct tg_feed {
+    const char *at, *end;
+} tg_feed;
 
-_Static_assert(sizeof(tg_pass_memory) <= TG_ATTEND_SCRATCH_BYTES,
-               "the scratch of attend is too small");
+typedef struct tg_pass_memory tg_pass_memory;
 
 /* Queries that each see at least one key, neighbours in the call, and the block. */
 typedef struct tg_pass {
@@ -52,17 +47,53 @@ typedef struct tg_pass {
     const int32_t *first, *last;
     int32_t low, high; /* [low, high): keys that one of them sees */
     int32_t from, to;  /* [from, to): keys that all see; from = to = high where there are none */
+    int32_t at, n;     /* the first query's place in the call, and how many there are */
+    float *p;          /* [n][TG_PAGE_TOKENS] in t, of these queries */
     tg_pass_memory *t;
 } tg_pass;
 
-/* Runs one pass; the table of a tier and type holds one for each number of queries. */
+/* What the steps of a call leave to each other, at the head of the scratch; of a whole call where
+ * not of one pass. Maxima and sums are folded for sixteen queries, also beyond the last. */
+struct tg_pass_memory {
+    float p[TG_ATTEND_MAX_QUERIES][TG_PAGE_TOKENS]; /* scores, then probabilities */
+    float lanes[TG_ATTEND_MAX_QUERIES + 16][16];    /* maxima, then sums, to be folded */
+    float top[TG_ATTEND_MAX_QUERIES + 16];          /* m of the block */
+    float old[TG_ATTEND_MAX_QUERIES + 16];          /* weights of the running sums */
+    float now[TG_ATTEND_MAX_QUERIES + 16];          /* and of the block */
+    bool is_first[TG_ATTEND_MAX_QUERIES];           /* the query has no running sums */
+    float sum[TG_PASS_MAX][TG_PAGE_TOKENS];         /* bf16: o of some dimensions before merging */
+    uint16_t pair[TG_PASS_MAX][TG_PAGE_TOKENS];     /* bf16: probabilities */
+    uint8_t code[TG_PASS_MAX][TG_PAGE_TOKENS];      /* q8: probabilities */
+    float scale[TG_PASS_MAX];                       /* and what one is worth */
+    tg_pass passes[TG_ATTEND_MAX_QUERIES];
+    tg_feed feed;
+};
+
+_Static_assert(sizeof(tg_pass_memory) <= TG_ATTEND_SCRATCH_BYTES,
+               "the scratch of attend is too small");
+
+/* The two halves of a pass: scores, and the sums of values. The table of a tier and type holds one
+ * pair for each number of queries. */
 typedef void tg_pass_fn(const tg_pass *x);
 
-/* The function name_n, for n queries: one call, inlined. */
-#define TG_PASS_INSTANCE(name, n, call)                                                            \
-    static void name##_##n(const tg_pass *x)                                                       \
+typedef struct tg_pass_halves {
+    tg_pass_fn *score, *add;
+} tg_pass_halves;
+
+/* The functions name_score_n and name_add_n, for n queries: a call each, inlined. */
+#define TG_PASS_INSTANCE(name, n, score_call, add_call)                                            \
+    static void name##_score_##n(const tg_pass *x)                                                 \
     {                                                                                              \
-        call;                                                                                      \
+        score_call;                                                                                \
+    }                                                                                              \
+    static void name##_add_##n(const tg_pass *x)                                                   \
+    {                                                                                              \
+        add_call;                                                                                  \
+    }
+
+#define TG_PASS_HALVES(name, n)                                                                    \
+    {                                                                                              \
+        name##_score_##n, name##_add_##n                                                           \
     }
 
 /* ---- scores */
@@ -77,12 +108,10 @@ TG_INLINE tg_v16 tg_pass_load(tg_kv_type type, const void *p, int64_t i, int64_t
  * hardware's prefetchers then go along with; out of order it took 1.4 times as long, and a line
  * left out costs 150 ns (q8 at depth, Zen 4). To the second level: the first has no room for two
  * blocks. */
-TG_INLINE void tg_pass_feed(const tg_pass *x, int n)
+TG_INLINE void tg_feed_ask(tg_feed *f, int n)
 {
-    const char *at = x->t->feed, *end = x->t->feed_end;
-    for (int i = 0; i < n && at < end; i++, at += 64)
-        _mm_prefetch(at, _MM_HINT_T1);
-    x->t->feed = at;
+    for (int i = 0; i < n && f->at < f->end; i++, f->at += 64)
+        _mm_prefetch(f->at, _MM_HINT_T1);
 }
 
 /* Lines of n registers of keys or values. */
@@ -95,6 +124,7 @@ TG_INLINE int tg_pass_lines(tg_kv_type type, int n_regs)
 TG_INLINE void tg_pass_multiply(int n, int n_regs, const float *a, const tg_v16 *b, tg_v16 *sums)
 {
     tg_v16 all = tg_v16_set(*a);
+    TG_UNROLL
     for (int i = 0; i < n_regs; i++)
         sums[i] = n <= 4 ? tg_v16_fma_one(a, b[i], sums[i]) : tg_v16_fma(all, b[i], sums[i]);
 }
@@ -103,21 +133,31 @@ TG_INLINE void tg_pass_multiply(int n, int n_regs, const float *a, const tg_v16 
 TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r, int n_regs)
 {
     tg_v16 s[TG_PASS_MAX][TG_PASS_REGS];
-    for (int j = 0; j < n; j++)
+    TG_UNROLL
+    for (int j = 0; j < n; j++) {
+        TG_UNROLL
         for (int i = 0; i < n_regs; i++)
             s[j][i] = tg_v16_set(0);
+    }
+    tg_feed feed = x->t->feed;
     for (int64_t d = 0; d < x->dim; d++) {
         tg_v16 k[TG_PASS_REGS];
-        tg_pass_feed(x, tg_pass_lines(type, n_regs));
+        tg_feed_ask(&feed, tg_pass_lines(type, n_regs));
+        TG_UNROLL
         for (int i = 0; i < n_regs; i++)
             k[i] = tg_pass_load(type, x->k, d * TG_PAGE_TOKENS + 16 * (r + i), 16);
-        for (int j = 0; j < n; j++) {
+        TG_UNROLL
+        for (int j = 0; j < n; j++)
             tg_pass_multiply(n, n_regs, &x->q[j][d], k, s[j]);
-        }
     }
-    for (int j = 0; j < n; j++)
+    x->t->feed = feed;
+    TG_UNROLL
+    for (int j = 0; j < n; j++) {
+        TG_UNROLL
         for (int i = 0; i < n_regs; i++)
-            tg_v16_store(x->t->p[j] + 16 * (r + i), 16, tg_v16_mul(tg_v16_set(x->scale), s[j][i]));
+            tg_v16_store(x->p + j * TG_PAGE_TOKENS + 16 * (r + i), 16,
+                         tg_v16_mul(tg_v16_set(x->scale), s[j][i]));
+    }
 }
 
 /* Contract 15. */
@@ -128,64 +168,112 @@ TG_INLINE tg_v16 tg_pass_cap(tg_v16 s, float cap)
     return tg_v16_mul(c, tg_v16_sub(one, tg_v16_div(two, tg_v16_add(one, e))));
 }
 
-/* m, l and probabilities of n queries from their scores, of which only those of registers [low,
- * high) exist. Unseen places may hold anything. Scores of bf16 and q8 are not yet scaled. All
- * queries go side by side: one alone would wait for each of its operations. */
-TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int n, int low, int high)
+/* ---- probabilities, of all queries of a run: neighbours that see something */
+
+TG_INLINE bool tg_pass_is_edge(const tg_pass *x, int32_t j)
 {
-    tg_v16 top[TG_PASS_MAX], sum[TG_PASS_MAX];
-    float scale = type == TG_KV_Q8 ? x->scale * 0x1p-5f : x->scale;
-    bool has_cap = x->cap > 0;
-    for (int j = 0; j < n; j++)
-        top[j] = tg_v16_set(-INFINITY);
-    for (int r = low; r < high; r++) /* max(new, old): new > old ? new : old */
-        for (int j = 0; j < n; j++) {
-            float *p = x->t->p[j] + 16 * r;
-            tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);
-            tg_v16 s = tg_v16_load(p, 16);
-            if (type >= TG_KV_BF16) s = tg_v16_mul(tg_v16_set(scale), s);
-            if (has_cap) s = tg_pass_cap(s, x->cap);
-            if (type >= TG_KV_BF16 || has_cap) tg_v16_store(p, 16, s);
-            top[j] = tg_v16_max(tg_v16_select(seen, s, tg_v16_set(-INFINITY)), top[j]);
-        }
-    tg_v16_store(x->t->m, 16, tg_v16_fold_each_max(top, n));
-    for (int j = 0; j < n; j++)
-        sum[j] = tg_v16_set(0);
-    for (int r = low; r < high; r++)
-        for (int j = 0; j < n; j++) {
-            float *p = x->t->p[j] + 16 * r;
-            tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);
-            tg_v16 e = tg_v16_exp(tg_v16_sub(tg_v16_load(p, 16), tg_v16_set(x->t->m[j])));
-            if (type == TG_KV_BF16) e = tg_v16_round_bf16(e);
-            e = tg_v16_select(seen, e, tg_v16_set(0));
-            sum[j] = tg_v16_add(sum[j], e);
-            tg_v16_store(p, 16, e);
-        }
-    tg_v16_store(x->t->l, 16, tg_v16_fold_each_sum(sum, n));
+    return x->first[j] > 0 || x->last[j] < TG_PAGE_TOKENS - 1;
 }
 
-/* Merges (m, l) of the block and leaves the weights for o, all queries of the pass at once. */
-TG_INLINE void tg_pass_weigh(const tg_pass *x, int n)
+/* Scores of one query as contract 12 has them, in place, and the maximum of each lane. Unseen
+ * places may hold anything. Scores of bf16 and q8 are not yet scaled. */
+TG_INLINE void tg_pass_find_top(const tg_pass *x, tg_kv_type type, int32_t j, bool is_edge,
+                                float *p, float *lanes)
+{
+    float scale = type == TG_KV_Q8 ? x->scale * 0x1p-5f : x->scale, cap = x->cap;
+    int32_t first = x->first[j], last = x->last[j];
+    tg_v16 top = tg_v16_set(-INFINITY);
+    TG_UNROLL
+    for (int r = 0; r < TG_PASS_REGS; r++) { /* max(new, old): new > old ? new : old */
+        tg_v16 s = tg_v16_load(p + 16 * r, 16);
+        if (type >= TG_KV_BF16) s = tg_v16_mul(tg_v16_set(scale), s);
+        if (cap > 0) s = tg_pass_cap(s, cap);
+        if (type >= TG_KV_BF16 || cap > 0) tg_v16_store(p + 16 * r, 16, s);
+        if (is_edge) s = tg_v16_select(tg_m16_range(first, last, 16 * r), s, tg_v16_set(-INFINITY));
+        top = tg_v16_max(s, top);
+    }
+    tg_v16_store(lanes, 16, top);
+}
+
+/* Probabilities of n <= 2 queries, +0 where they do not see, and the sum of each lane. */
+TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int32_t j, int n, bool is_edge)
+{
+    tg_v16 e[2 * TG_PASS_REGS];
+    const float *top = x->t->top + x->at + j;
+    float *p = x->p + j * TG_PAGE_TOKENS, *lanes = x->t->lanes[x->at + j];
+    const int32_t *first = x->first + j, *last = x->last + j;
+    TG_UNROLL
+    for (int i = 0; i < n * TG_PASS_REGS; i++)
+        e[i] = tg_v16_sub(tg_v16_load(p + 16 * i, 16), tg_v16_set(top[i / TG_PASS_REGS]));
+    tg_v16_exp_each(e, n * TG_PASS_REGS);
+    tg_v16 sum[2] = {tg_v16_set(0), tg_v16_set(0)};
+    TG_UNROLL
+    for (int i = 0; i < n * TG_PASS_REGS; i++) {
+        int k = i / TG_PASS_REGS;
+        if (type == TG_KV_BF16) e[i] = tg_v16_round_bf16(e[i]);
+        if (is_edge) {
+            tg_m16 seen = tg_m16_range(first[k], last[k], 16 * (i % TG_PASS_REGS));
+            e[i] = tg_v16_select(seen, e[i], tg_v16_set(0));
+        }
+        sum[k] = tg_v16_add(sum[k], e[i]);
+        tg_v16_store(p + 16 * i, 16, e[i]);
+    }
+    TG_UNROLL
+    for (int k = 0; k < n; k++)
+        tg_v16_store(lanes + 16 * k, 16, sum[k]);
+}
+
+/* Merges (m, l) of the block into those of n <= 16 queries, and leaves the weights for o. */
+TG_INLINE void tg_pass_weigh(const tg_pass *x, int32_t j, int n)
+{
+    int32_t at = x->at + j;
+    float *to_m = x->m + j, *to_l = x->l + j;
+    bool *is_first = x->t->is_first + at;
+    tg_v16 m = tg_v16_load(x->t->top + at, 16);
+    tg_v16 l = tg_v16_fold_each_sum(x->t->lanes[at], n);
+    float own[16];
+    tg_v16_store(own, 16, l);
+    for (int i = 0; i < n; i++)
+        is_first[i] = !x->is_more || (to_l[i] == 0 && to_m[i] == -INFINITY);
+    if (x->is_more) {
+        tg_v16 M = tg_v16_load_few(to_m, n), top = tg_v16_max(M, m);
+        tg_v16 w[2] = {tg_v16_sub(M, top), tg_v16_sub(m, top)};
+        tg_v16_exp_each(w, 2);
+        tg_v16_store(x->t->old + at, 16, w[0]);
+        tg_v16_store(x->t->now + at, 16, w[1]);
+        m = top;
+        l = tg_v16_fma(tg_v16_load_few(to_l, n), w[0], tg_v16_mul(l, w[1]));
+    }
+    tg_v16_store_few(to_m, n, m);
+    tg_v16_store_few(to_l, n, l);
+    for (int i = 0; i < n && x->is_more; i++)
+        if (is_first[i]) {
+            to_m[i] = x->t->top[at + i];
+            to_l[i] = own[i];
+        }
+}
+
+/* Each step for all n queries before the next. */
+TG_INLINE void tg_pass_soften_all(const tg_pass *x, tg_kv_type type, int32_t n)
 {
     tg_pass_memory *t = x->t;
-    tg_v16 m = tg_v16_load(t->m, 16), l = tg_v16_load(t->l, 16);
-    for (int j = 0; j < n; j++)
-        t->is_first[j] = !x->is_more || (x->l[j] == 0 && x->m[j] == -INFINITY);
-    if (x->is_more) {
-        tg_v16 M = tg_v16_load_few(x->m, n), top = tg_v16_max(M, m);
-        tg_v16 old = tg_v16_exp(tg_v16_sub(M, top)), now = tg_v16_exp(tg_v16_sub(m, top));
-        tg_v16_store(t->old, 16, old);
-        tg_v16_store(t->now, 16, now);
-        m = top;
-        l = tg_v16_fma(tg_v16_load_few(x->l, n), old, tg_v16_mul(l, now));
-    }
-    tg_v16_store_few(x->m, n, m);
-    tg_v16_store_few(x->l, n, l);
-    for (int j = 0; j < n && x->is_more; j++)
-        if (t->is_first[j]) {
-            x->m[j] = t->m[j];
-            x->l[j] = t->l[j];
-        }
+    for (int32_t j = 0; j < n; j++)
+        if (tg_pass_is_edge(x, j))
+            tg_pass_find_top(x, type, j, true, x->p + j * TG_PAGE_TOKENS, t->lanes[x->at + j]);
+        else
+            tg_pass_find_top(x, type, j, false, x->p + j * TG_PAGE_TOKENS, t->lanes[x->at + j]);
+    for (int32_t j = 0; j < n; j += 16)
+        tg_v16_store(t->top + x->at + j, 16,
+                     tg_v16_fold_each_max(t->lanes[x->at + j], TG_MIN(n - j, 16)));
+    for (int32_t j = 0; j < n; j += 2)
+        if (j + 1 == n)
+            tg_pass_soften(x, type, j, 1, true);
+        else if (tg_pass_is_edge(x, j) || tg_pass_is_edge(x, j + 1))
+            tg_pass_soften(x, type, j, 2, true);
+        else
+            tg_pass_soften(x, type, j, 2, false);
+    for (int32_t j = 0; j < n; j += 16)
+        tg_pass_weigh(x, j, TG_MIN(n - j, 16));
 }
 
 /* ---- values */
@@ -204,28 +292,36 @@ typedef struct tg_pass_dims {
 TG_INLINE void tg_pass_add_keys(const tg_pass *x, tg_kv_type type, tg_pass_dims z, bool is_edge,
                                 int32_t from, int32_t to, tg_pass_sums *y)
 {
+    const float *p = x->p;
+    tg_feed feed = x->t->feed;
     for (int32_t key = from; key < to; key++) {
         int64_t at = key * x->dim + z.d;
         tg_v16 v[TG_PASS_REGS];
-        tg_pass_feed(x, tg_pass_lines(type, z.n_regs));
+        tg_feed_ask(&feed, tg_pass_lines(type, z.n_regs));
+        TG_UNROLL
         for (int r = 0; r < z.n_regs; r++)
             v[r] = tg_pass_load(type, x->v, at + 16 * r, z.lanes);
+        TG_UNROLL
         for (int j = 0; j < z.n; j++) {
             if (is_edge && (key < x->first[j] || key > x->last[j])) continue;
-            tg_pass_multiply(z.n, z.n_regs, &x->t->p[j][key], v, y->o[j]);
+            tg_pass_multiply(z.n, z.n_regs, p + j * TG_PAGE_TOKENS + key, v, y->o[j]);
         }
     }
+    x->t->feed = feed;
 }
 
 /* Merges the sums of a block into o, or makes them o. */
 TG_INLINE void tg_pass_put(const tg_pass *x, tg_pass_dims z, const tg_pass_sums *y)
 {
+    TG_UNROLL
     for (int j = 0; j < z.n; j++) {
-        tg_v16 old = tg_v16_set(x->t->old[j]), now = tg_v16_set(x->t->now[j]);
+        int32_t query = x->at + j;
+        tg_v16 old = tg_v16_set(x->t->old[query]), now = tg_v16_set(x->t->now[query]);
+        TG_UNROLL
         for (int r = 0; r < z.n_regs; r++) {
             float *to = x->o + j * x->dim + z.d + 16 * r;
             tg_v16 o = y->o[j][r];
-            if (!x->t->is_first[j])
+            if (!x->t->is_first[query])
                 o = tg_v16_fma(tg_v16_load(to, z.lanes), old, tg_v16_mul(o, now));
             tg_v16_store(to, z.lanes, o);
         }
@@ -234,9 +330,12 @@ TG_INLINE void tg_pass_put(const tg_pass *x, tg_pass_dims z, const tg_pass_sums 
 
 TG_INLINE void tg_pass_clear(tg_pass_dims z, tg_pass_sums *y)
 {
-    for (int j = 0; j < z.n; j++)
+    TG_UNROLL
+    for (int j = 0; j < z.n; j++) {
+        TG_UNROLL
         for (int r = 0; r < z.n_regs; r++)
             y->o[j][r] = tg_v16_set(0);
+    }
 }
 
 TG_INLINE void tg_pass_add_dims(const tg_pass *x, tg_kv_type type, tg_pass_dims z)
@@ -249,12 +348,12 @@ TG_INLINE void tg_pass_add_dims(const tg_pass *x, tg_kv_type type, tg_pass_dims 
     tg_pass_put(x, z, &y);
 }
 
-/* A pass of n queries, `regs` registers of keys or dimensions at a time; all three are constants
- * where this is used. */
-TG_INLINE void tg_pass_attend(const tg_pass *x, tg_kv_type type, int n, int regs)
+/* The halves of a pass of n queries, `regs` registers of keys or dimensions at a time; all three
+ * are constants where this is used. */
+TG_INLINE void tg_pass_score_all(const tg_pass *x, tg_kv_type type, int n, int regs)
 {
-    int low = x->low / 16, high = (x->high + 15) / 16;
-    for (int r = low; r < high;) {
+    int high = (x->high + 15) / 16;
+    for (int r = x->low / 16; r < high;) {
         bool is_whole = r + regs <= high;
         if (is_whole)
             tg_pass_score(x, type, n, r, regs);
@@ -262,8 +361,10 @@ TG_INLINE void tg_pass_attend(const tg_pass *x, tg_kv_type type, int n, int regs
             tg_pass_score(x, type, n, r, 1);
         r += is_whole ? regs : 1;
     }
-    tg_pass_soften(x, type, n, low, high);
-    tg_pass_weigh(x, n);
+}
+
+TG_INLINE void tg_pass_add_all(const tg_pass *x, tg_kv_type type, int n, int regs)
+{
     int64_t d = 0;
     for (; d + 16 * regs <= x->dim; d += 16 * regs)
         tg_pass_add_dims(x, type, (tg_pass_dims){n, regs, d, 16});
@@ -273,26 +374,35 @@ TG_INLINE void tg_pass_attend(const tg_pass *x, tg_kv_type type, int n, int regs
 
 /* ---- passes of a call */
 
-/* Queries [i, i + n) of the call. */
-TG_INLINE void tg_pass_run(tg_pass *x, const tg_attend *a, int32_t i, int n,
-                           tg_pass_fn *const *instances)
+/* The pass that begins with query i: up to `most` of them, before one that sees nothing. */
+TG_INLINE void tg_pass_place(tg_pass *x, const tg_attend *a, int32_t i, int most)
 {
-    x->q = a->q + i;
-    x->m = a->m + i;
-    x->l = a->l + i;
-    x->o = a->o + (int64_t)i * a->head_dim;
-    x->first = a->first + i;
-    x->last = a->last + i;
-    x->low = x->from = x->first[0];
-    x->high = x->to = x->last[0] + 1;
-    for (int j = 1; j < n; j++) {
-        x->low = TG_MIN(x->low, x->first[j]);
-        x->high = TG_MAX(x->high, x->last[j] + 1);
-        x->from = TG_MAX(x->from, x->first[j]);
-        x->to = TG_MIN(x->to, x->last[j] + 1);
+    *x = (tg_pass){.k = a->k,
+                   .v = a->v,
+                   .dim = a->head_dim,
+                   .scale = a->scale,
+                   .cap = a->cap,
+                   .is_more = a->is_more,
+                   .q = a->q + i,
+                   .m = a->m + i,
+                   .l = a->l + i,
+                   .o = a->o + (int64_t)i * a->head_dim,
+                   .first = a->first + i,
+                   .last = a->last + i,
+                   .low = TG_PAGE_TOKENS,
+                   .to = TG_PAGE_TOKENS,
+                   .at = i,
+                   .p = ((tg_pass_memory *)a->scratch)->p[i],
+                   .t = a->scratch};
+    int32_t n = 0;
+    for (; n < most && i + n < a->n_queries && x->first[n] <= x->last[n]; n++) {
+        x->low = TG_MIN(x->low, x->first[n]);
+        x->high = TG_MAX(x->high, x->last[n] + 1);
+        x->from = TG_MAX(x->from, x->first[n]);
+        x->to = TG_MIN(x->to, x->last[n] + 1);
     }
+    x->n = n;
     if (x->from >= x->to) x->from = x->to = x->high;
-    instances[n - 1](x);
 }
 
 TG_INLINE void tg_pass_skip(const tg_attend *a, int32_t i)
@@ -303,28 +413,35 @@ TG_INLINE void tg_pass_skip(const tg_attend *a, int32_t i)
     memset(a->o + (int64_t)i * a->head_dim, 0, (size_t)a->head_dim * sizeof(float));
 }
 
-/* Passes of at most `most` queries over all that see anything. */
-TG_INLINE void tg_pass_run_all(const tg_attend *a, int most, tg_pass_fn *const *instances)
+/* Passes of at most `most` queries over all that see anything: all scores, all probabilities, then
+ * all sums, so that one half of the block at a time is in L1. */
+TG_INLINE void tg_pass_run_all(const tg_attend *a, tg_kv_type type, int most,
+                               const tg_pass_halves *of)
 {
-    tg_pass x = {.k = a->k,
-                 .v = a->v,
-                 .dim = a->head_dim,
-                 .scale = a->scale,
-                 .cap = a->cap,
-                 .is_more = a->is_more,
-                 .t = a->scratch};
-    x.t->feed = x.t->feed_end = a->next;
-    if (a->next) x.t->feed_end += 2 * ((const char *)a->v - (const char *)a->k);
+    tg_pass_memory *t = a->scratch;
+    tg_pass *end = t->passes;
+    TG_ASSERT(a->n_queries <= TG_ATTEND_MAX_QUERIES);
+    t->feed = (tg_feed){a->next, a->next};
+    if (a->next) t->feed.end += 2 * ((const char *)a->v - (const char *)a->k);
     for (int32_t i = 0; i < a->n_queries;) {
-        int n = 0;
-        while (n < most && i + n < a->n_queries && a->first[i + n] <= a->last[i + n])
-            n++;
-        if (n)
-            tg_pass_run(&x, a, i, n, instances);
-        else
-            tg_pass_skip(a, i);
-        i += TG_MAX(n, 1);
+        tg_pass_place(end, a, i, most);
+        i += end->n;
+        if (end->n == 0) {
+            tg_pass_skip(a, i++);
+            continue;
+        }
+        of[end->n - 1].score(end);
+        end++;
     }
+    for (const tg_pass *x = t->passes; x < end;) {
+        const tg_pass *run = x;
+        int32_t n = 0;
+        for (; x < end && x->at == run->at + n; x++)
+            n += x->n;
+        tg_pass_soften_all(run, type, n);
+    }
+    for (const tg_pass *x = t->passes; x < end; x++)
+        of[x->n - 1].add(x);
 }
 
 /* ---- parts */

@@ -4,16 +4,18 @@
 
 enum { PASS = 3, REGS = 1 }; /* 16 keys are two registers, and their halves need some too */
 
-#define BF16(n) TG_PASS_INSTANCE(bf16, n, tg_pair_attend(x, n, REGS))
+#define BF16(n)                                                                                    \
+    TG_PASS_INSTANCE(bf16, n, tg_pair_score_all(x, n, REGS), tg_pair_add_all(x, n, REGS))
 BF16(1)
 BF16(2)
 BF16(3)
 
-static tg_pass_fn *const bf16[PASS] = {bf16_1, bf16_2, bf16_3};
+static const tg_pass_halves bf16[PASS] = {TG_PASS_HALVES(bf16, 1), TG_PASS_HALVES(bf16, 2),
+                                          TG_PASS_HALVES(bf16, 3)};
 
 void tg_avx2_attend_bf16(const tg_attend *a)
 {
-    tg_pass_run_all(a, PASS, bf16);
+    tg_pass_run_all(a, TG_KV_BF16, PASS, bf16);
 }
 
 void tg_avx2_kv_query_bf16(float *out, const float *q, int32_t head_dim)

@@ -96,10 +96,11 @@ TG_INLINE void tg_pair_score(const tg_pass *x, int n, int64_t r, int n_regs)
     for (int j = 0; j < n; j++)
         for (int i = 0; i < n_regs; i++)
             s[j][i] = tg_v16_set(0);
+    tg_feed feed = x->t->feed;
     for (int64_t d = 0; d < x->dim / 2; d++) {
         int64_t at = d * TG_PAGE_TOKENS + 16 * r;
         tg_v16 k[TG_PASS_REGS];
-        tg_pass_feed(x, tg_pass_lines(TG_KV_BF16, n_regs));
+        tg_feed_ask(&feed, tg_pass_lines(TG_KV_BF16, n_regs));
         for (int i = 0; i < n_regs; i++)
             k[i] = tg_v16_load((const float *)x->k + at + 16 * i, 16);
         for (int j = 0; j < n; j++) {
@@ -108,9 +109,10 @@ TG_INLINE void tg_pair_score(const tg_pass *x, int n, int64_t r, int n_regs)
                 s[j][i] = tg_v16_dot2(s[j][i], q, k[i]);
         }
     }
+    x->t->feed = feed;
     for (int j = 0; j < n; j++)
         for (int i = 0; i < n_regs; i++)
-            tg_v16_store(x->t->p[j] + 16 * (r + i), 16, s[j][i]);
+            tg_v16_store(x->p + j * TG_PAGE_TOKENS + 16 * (r + i), 16, s[j][i]);
     tg_pairs_end(saved);
 }
 
@@ -126,10 +128,11 @@ TG_INLINE uint32_t tg_pair_seen(const tg_pass *x, int j, int32_t key)
 TG_INLINE void tg_pair_add_keys(const tg_pass *x, tg_pass_dims z, bool is_edge, int32_t from,
                                 int32_t to, tg_pass_sums *y)
 {
+    tg_feed feed = x->t->feed;
     for (int32_t pair = from; pair < to; pair++) {
         int64_t at = pair * x->dim + z.d;
         tg_v16 v[TG_PASS_REGS];
-        tg_pass_feed(x, tg_pass_lines(TG_KV_BF16, z.n_regs));
+        tg_feed_ask(&feed, tg_pass_lines(TG_KV_BF16, z.n_regs));
         for (int r = 0; r < z.n_regs; r++)
             v[r] = tg_v16_load((const float *)x->v + at + 16 * r, z.lanes);
         for (int j = 0; j < z.n; j++) {
@@ -143,6 +146,7 @@ TG_INLINE void tg_pair_add_keys(const tg_pass *x, tg_pass_dims z, bool is_edge, 
             }
         }
     }
+    x->t->feed = feed;
 }
 
 TG_INLINE void tg_pair_add_dims(const tg_pass *x, tg_pass_dims z)
@@ -165,11 +169,11 @@ TG_INLINE void tg_pair_add_dims(const tg_pass *x, tg_pass_dims z)
     tg_pass_put(x, z, &y);
 }
 
-/* As tg_pass_attend. */
-TG_INLINE void tg_pair_attend(const tg_pass *x, int n, int regs)
+/* As tg_pass_score_all and tg_pass_add_all. */
+TG_INLINE void tg_pair_score_all(const tg_pass *x, int n, int regs)
 {
-    int low = x->low / 16, high = (x->high + 15) / 16;
-    for (int r = low; r < high;) {
+    int high = (x->high + 15) / 16;
+    for (int r = x->low / 16; r < high;) {
         bool is_whole = r + regs <= high;
         if (is_whole)
             tg_pair_score(x, n, r, regs);
@@ -177,10 +181,14 @@ TG_INLINE void tg_pair_attend(const tg_pass *x, int n, int regs)
             tg_pair_score(x, n, r, 1);
         r += is_whole ? regs : 1;
     }
-    tg_pass_soften(x, TG_KV_BF16, n, low, high);
+}
+
+TG_INLINE void tg_pair_add_all(const tg_pass *x, int n, int regs)
+{
+    int low = x->low / 16, high = (x->high + 15) / 16;
     for (int j = 0; j < n; j++)
-        tg_pair_round(x->t->pair[j] + 16 * low, x->t->p[j] + 16 * low, 16 * (high - low));
-    tg_pass_weigh(x, n);
+        tg_pair_round(x->t->pair[j] + 16 * low, x->p + j * TG_PAGE_TOKENS + 16 * low,
+                      16 * (high - low));
     int64_t d = 0;
     for (; d + 16 * regs <= x->dim; d += 16 * regs)
         tg_pair_add_dims(x, (tg_pass_dims){n, regs, d, 16});

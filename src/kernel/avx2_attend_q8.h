@@ -27,9 +27,10 @@ TG_INLINE void tg_q8_score(const tg_pass *x, int n, int64_t r, int n_regs)
             for (int c = 0; c < n_regs; c++)
                 i[j][c] = tg_i16_begin(tg_q8_load32(sums + 4 * g));
         }
+        tg_feed feed = x->t->feed;
         for (int64_t row = ROWS * g; row < ROWS * (g + 1); row++) {
             tg_i16 k[TG_PASS_REGS];
-            tg_pass_feed(x, tg_pass_lines(TG_KV_Q8, n_regs));
+            tg_feed_ask(&feed, tg_pass_lines(TG_KV_Q8, n_regs));
             for (int c = 0; c < n_regs; c++)
                 k[c] = tg_i16_load((const char *)x->k + row * ROW + 64 * (r + c), 16);
             for (int j = 0; j < n; j++) {
@@ -38,6 +39,7 @@ TG_INLINE void tg_q8_score(const tg_pass *x, int n, int64_t r, int n_regs)
                     i[j][c] = tg_i16_dot_key(i[j][c], k[c], q);
             }
         }
+        x->t->feed = feed;
         tg_v16 sk[TG_PASS_REGS];
         for (int c = 0; c < n_regs; c++)
             sk[c] = tg_v16_load_f16(
@@ -46,7 +48,7 @@ TG_INLINE void tg_q8_score(const tg_pass *x, int n, int64_t r, int n_regs)
             float sq;
             memcpy(&sq, (const char *)x->q[j] + x->dim + 4 * g, sizeof sq);
             for (int c = 0; c < n_regs; c++) {
-                float *p = x->t->p[j] + 16 * (r + c);
+                float *p = x->p + j * TG_PAGE_TOKENS + 16 * (r + c);
                 tg_v16 acc = g == 0 ? tg_v16_set(0) : tg_v16_load(p, 16);
                 tg_v16 scale = tg_v16_mul(tg_v16_set(sq), sk[c]);
                 tg_v16_store(p, 16, tg_v16_fma(tg_v16_from_i16(i[j][c]), scale, acc));
@@ -60,7 +62,7 @@ TG_INLINE void tg_q8_code(const tg_pass *x, int j, int low, int high)
 {
     const uint16_t *sv =
         (const uint16_t *)(const void *)((const char *)x->v + x->dim * TG_PAGE_TOKENS);
-    float *p = x->t->p[j];
+    float *p = x->p + j * TG_PAGE_TOKENS;
     tg_v16 top = tg_v16_set(0);
     for (int r = low; r < high; r++) {
         tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);
@@ -86,10 +88,11 @@ TG_INLINE void tg_q8_add_dims(const tg_pass *x, tg_pass_dims z)
     for (int j = 0; j < z.n; j++)
         for (int r = 0; r < z.n_regs; r++)
             i[j][r] = tg_i16_set(0);
+    tg_feed feed = x->t->feed;
     for (int32_t four = x->low / 4; four < (x->high + 3) / 4; four++) {
         int64_t at = four * x->dim + z.d;
         tg_i16 v[TG_PASS_REGS];
-        tg_pass_feed(x, tg_pass_lines(TG_KV_Q8, z.n_regs));
+        tg_feed_ask(&feed, tg_pass_lines(TG_KV_Q8, z.n_regs));
         for (int r = 0; r < z.n_regs; r++)
             v[r] = tg_i16_load((const char *)x->v + 4 * (at + 16 * r), z.lanes);
         for (int j = 0; j < z.n; j++) {
@@ -98,17 +101,18 @@ TG_INLINE void tg_q8_add_dims(const tg_pass *x, tg_pass_dims z)
                 i[j][r] = tg_i16_dot_value(i[j][r], c, v[r]);
         }
     }
+    x->t->feed = feed;
     for (int j = 0; j < z.n; j++)
         for (int r = 0; r < z.n_regs; r++)
             y.o[j][r] = tg_v16_mul(tg_v16_set(x->t->scale[j]), tg_v16_from_i16(i[j][r]));
     tg_pass_put(x, z, &y);
 }
 
-/* As tg_pass_attend; head_dim is a multiple of 32. */
-TG_INLINE void tg_q8_attend(const tg_pass *x, int n, int regs)
+/* As tg_pass_score_all and tg_pass_add_all; head_dim is a multiple of 32. */
+TG_INLINE void tg_q8_score_all(const tg_pass *x, int n, int regs)
 {
-    int low = x->low / 16, high = (x->high + 15) / 16;
-    for (int r = low; r < high;) {
+    int high = (x->high + 15) / 16;
+    for (int r = x->low / 16; r < high;) {
         bool is_whole = r + regs <= high;
         if (is_whole)
             tg_q8_score(x, n, r, regs);
@@ -116,11 +120,13 @@ TG_INLINE void tg_q8_attend(const tg_pass *x, int n, int regs)
             tg_q8_score(x, n, r, 1);
         r += is_whole ? regs : 1;
     }
-    tg_pass_soften(x, TG_KV_Q8, n, low, high);
-    tg_pass_weigh(x, n);
+}
+
+TG_INLINE void tg_q8_add_all(const tg_pass *x, int n, int regs)
+{
     for (int j = 0; j < n; j++) {
-        tg_pass_feed(x, (int)(x->dim / 8 + n - 1) / n); /* as many lines as scales have */
-        tg_q8_code(x, j, low, high);
+        tg_feed_ask(&x->t->feed, (int)(x->dim / 8 + n - 1) / n); /* as many lines as scales have */
+        tg_q8_code(x, j, x->low / 16, (x->high + 15) / 16);
     }
     int64_t d = 0;
     for (; d + 16 * regs <= x->dim; d += 16 * regs)

@@ -12,14 +12,6 @@
 
 enum { TG_AVX2_OPERANDS = 8, TG_AVX2_HALVES = 2 };
 
-/* Before the loops of a register tile: gcc would leave the outer ones, and what they shift by, to
- * run time. clang does not, and rejects the pragma where a loop has one turn. */
-#ifdef __clang__
-#define TG_UNROLL
-#else
-#define TG_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 /* A sum that is to be in a register here: gcc would reorder integer sums, and keep all products of
  * a group on the stack. */
 #define TG_PIN(sum) __asm__("" : "+x"(sum))

@@ -5,7 +5,8 @@
 
 enum { PASS = 6, REGS = 4 };
 
-#define BF16(n) TG_PASS_INSTANCE(bf16, n, tg_pair_attend(x, n, REGS))
+#define BF16(n)                                                                                    \
+    TG_PASS_INSTANCE(bf16, n, tg_pair_score_all(x, n, REGS), tg_pair_add_all(x, n, REGS))
 BF16(1)
 BF16(2)
 BF16(3)
@@ -13,9 +14,11 @@ BF16(4)
 BF16(5)
 BF16(6)
 
-static tg_pass_fn *const bf16[PASS] = {bf16_1, bf16_2, bf16_3, bf16_4, bf16_5, bf16_6};
+static const tg_pass_halves bf16[PASS] = {TG_PASS_HALVES(bf16, 1), TG_PASS_HALVES(bf16, 2),
+                                          TG_PASS_HALVES(bf16, 3), TG_PASS_HALVES(bf16, 4),
+                                          TG_PASS_HALVES(bf16, 5), TG_PASS_HALVES(bf16, 6)};
 
 void tg_avx512_attend_bf16(const tg_attend *a)
 {
-    tg_pass_run_all(a, PASS, bf16);
+    tg_pass_run_all(a, TG_KV_BF16, PASS, bf16);
 }

@@ -215,7 +215,7 @@ enum { TG_KV_GROUP = 32 }; /* dimensions of q8 that share a scale of k or q */
 typedef struct tg_attend {
     const void *k, *v;     /* the page's halves for this layer and KV head */
     int32_t head_dim;      /* a multiple of 8, at most 512 */
-    int32_t n_queries;     /* > 0 */
+    int32_t n_queries;     /* > 0, at most TG_ATTEND_MAX_QUERIES */
     const float *const *q; /* n_queries rows of head_dim; what kv_query made of them where the type
                               has one */
     const int32_t *first;  /* per query: visible keys are first <= j <= last, in [0, 64) */

@@ -169,7 +169,7 @@ static void run_attend(check *c, tg_attend_fn *f, tg_attend *a, int at)
 static void check_attend_of(check *c, tg_kv_type type)
 {
     static const int32_t dims[] = {64, 128, 256, 8, 16, 24, 72, 80, 96, 120, 512};
-    static const int32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 64};
+    static const int32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 33, 64};
     for (size_t i = 0; i < TG_COUNT(dims) * TG_COUNT(counts) * 6; i++) {
         int32_t dim = dims[i % TG_COUNT(dims)], n = counts[i / TG_COUNT(dims) % TG_COUNT(counts)];
         int shape = (int)(i / TG_COUNT(dims) / TG_COUNT(counts));
