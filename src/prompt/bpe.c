@@ -308,9 +308,9 @@ static bool stay_apart_merged(tg_tok_scratch *s, const tg_tok_view *v, tg_span t
     return a->end == middle && a->next >= 0 && s->symbols[a->next].next < 0;
 }
 
-/* Whether `id` at v[at] may stand behind the last token. A wrong "no" changes no id: it leaves the
- * word without tokens, and to the queue. */
-static bool fits(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, int32_t id,
+/* Whether `id`, v's [at, end), may stand behind the last token. A wrong "no" changes no id: it leaves
+ * the word without tokens, and to the queue. */
+static bool fits(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, int32_t end, int32_t id,
                  tg_tok_unasked unasked)
 {
     const tg_tok_splits *p = &s->t->splits;
@@ -319,7 +319,7 @@ static bool fits(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, int32_t id
         return tg_tok_stay_apart(p, left, id, unasked);
     tg_late_pair *x = &s->late[tg_tok_merge_hash(left, id) % TG_COUNT(s->late)];
     if (x->left != left || x->right != id || !x->is_known) {
-        tg_span two = {at - p->at[left].n_bytes, at + p->at[id].n_bytes};
+        tg_span two = {at - p->at[left].n_bytes, end};
         *x = (tg_late_pair){left, id, true, stay_apart_merged(s, v, two, at)};
     }
     return x->stay_apart;
@@ -339,7 +339,7 @@ static bool find_tokens(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, int3
     tg_tok_unasked unasked = TG_TOK_UNASKED_LEFT, unasked_last = TG_TOK_ASK_ALL;
     while (id >= 0) {
         if (!is_dead(s, at + n - w.begin) &&
-            (out->len == first || fits(s, v, at, id, unasked_last))) {
+            (out->len == first || fits(s, v, at, at + n, id, unasked_last))) {
             if (p->at[id].n_bytes != n) return false; /* a damaged table */
             tg_ids_push(out, id);
             if (out->is_failed) return true; /* the caller's caller finds it */

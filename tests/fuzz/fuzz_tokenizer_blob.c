@@ -6,7 +6,7 @@
  * one of a few tokenizers compiled here, and the rest is patches of three bytes, where (16 bits)
  * and what. So the seeds stay good when the format changes. */
 #include "base/mem.h"
-#include "prompt/tok.h"
+#include "prompt/tokblob.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,14 +51,35 @@ static const char *const bases[] = {
     "\"abc\":5,\"##a\":6,\"don\":7,\"t\":8,\"##aaaa\":9}}}",
 };
 
+/* The last base: all bytes are tokens, so that it has splits (toksplit.h). Runs of "a" are late. */
+static void print_bytes(tg_buf *json)
+{
+    tg_buf_printf(json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+                        "\"use_regex\":false},\"decoder\":{\"type\":\"ByteLevel\"},"
+                        "\"model\":{\"type\":\"BPE\",\"vocab\":{");
+    for (int i = 0; i < 256; i++)
+        tg_buf_printf(json, "\"\\u%04x\":%d,", (unsigned)tg_tok_byte_char((uint8_t)i), i);
+    tg_buf_printf(json, "\"aa\":256,\"aaa\":257,\"aaaa\":258,\"bc\":259,\"abc\":260,\"ca\":261},"
+                        "\"merges\":[\"aaa a\",\"aa aa\",\"aa a\",\"a aa\",\"a a\",\"b c\","
+                        "\"c a\",\"a bc\"]}}");
+}
+
 static const tg_buf *find_base(size_t k)
 {
-    static tg_buf blobs[TG_COUNT(bases)];
-    tg_buf *b = &blobs[k % TG_COUNT(bases)];
-    const char *json = bases[k % TG_COUNT(bases)];
-    if (!b->len && tg_tokenizer_compile_json(b, tg_str_from_cstr(json), (tg_str){0}, NULL) != TG_OK)
+    static tg_buf blobs[TG_COUNT(bases) + 1];
+    k %= TG_COUNT(blobs);
+    if (blobs[k].len) return &blobs[k];
+    tg_buf json = {0};
+    if (k < TG_COUNT(bases))
+        tg_buf_add_str(&json, tg_str_from_cstr(bases[k]));
+    else
+        print_bytes(&json);
+    if (tg_tokenizer_compile_json(&blobs[k], tg_buf_str(&json), (tg_str){0}, NULL) != TG_OK)
         abort();
-    return b;
+    const tg_tok_header *h = (const void *)blobs[k].ptr;
+    if (k == TG_COUNT(bases) && !(h->flags & TG_TOK_HAS_SPLITS)) abort();
+    tg_buf_deinit(&json);
+    return &blobs[k];
 }
 
 /* What comes out of a damaged blob may be anything; it must come to an end. */

@@ -194,7 +194,7 @@ static void damaged_splits_do_no_harm(void **unused)
 {
     (void)unused;
     state = 2;
-    vocab v = make_vocab(40, false);
+    vocab v = make_vocab(40, true);
     tg_buf blob = {0};
     tg_tokenizer *t = open_vocab(&v, &blob);
     for (int i = 0; i < 2000; i++) {
@@ -205,10 +205,14 @@ static void damaged_splits_do_no_harm(void **unused)
         int32_t before = cells[k];
         cells[k] = pick(8) ? pick(v.n_tokens + N_BYTES + 5) - 3 : INT32_MAX - pick(2);
         char word[MAX_WORD];
+        size_t n_bytes = (size_t)make_word(word);
+        char *copy = test_malloc(n_bytes); /* the sanitizer sees a step beyond it */
+        memcpy(copy, word, n_bytes);
         tg_ids ids = {0};
         tg_err e = {0};
-        tg_status s = tg_tokenizer_encode(&ids, t, (tg_str){word, (size_t)make_word(word)},
-                                          &(tg_encode_options){0}, &e);
+        tg_status s =
+            tg_tokenizer_encode(&ids, t, (tg_str){copy, n_bytes}, &(tg_encode_options){0}, &e);
+        test_free(copy);
         assert_true(s == TG_OK || s == TG_E_CORRUPT);
         for (size_t n = 0; n < ids.len; n++)
             assert_in_range(ids.ptr[n], 0, t->h->n_vocab - 1);
