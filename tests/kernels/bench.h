@@ -46,7 +46,7 @@ static void fill_vectors(check *c)
     fill_floats(c, bench_vectors.x, 2048, CALM);
     fill_floats(c, bench_vectors.y, 2048, CALM);
     fill_floats(c, bench_vectors.z, 2048, CALM);
-    const tg_a8_kind kind = {.top = 120, .has_pairs = tg_cpu_gains_by_pairs(tg_cpu_detect())};
+    const tg_a8_kind kind = {.top = TG_A8_TOP};
     tg_a8_place(&bench_vectors.a8, bench_vectors.memory, 1, 1536, &kind);
 }
 
