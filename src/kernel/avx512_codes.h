@@ -16,13 +16,6 @@ enum {
     TG_AVX512_MANY = 16     /* from so many tokens on there are no sets of less than 5 */
 };
 
-/* Before loops whose turns have to be constants: gcc would leave them to run time. */
-#ifdef __clang__
-#define TG_UNROLL
-#else
-#define TG_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 /* avx512_many.c: TG_AVX512_MANY tokens or more, of at most TG_AVX512_MANY_COLS columns. */
 enum { TG_AVX512_MANY_COLS = 1 << 17 };
 void tg_avx512_matmul_many(const tg_matmul *m, tg_layout l);
