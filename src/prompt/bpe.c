@@ -308,8 +308,8 @@ static bool stay_apart_merged(tg_tok_scratch *s, const tg_tok_view *v, tg_span t
     return a->end == middle && a->next >= 0 && s->symbols[a->next].next < 0;
 }
 
-/* Whether `id`, v's [at, end), may stand behind the last token. A wrong "no" changes no id: it leaves
- * the word without tokens, and to the queue. */
+/* Whether `id`, v's [at, end), may stand behind the last token. A wrong "no" changes no id: it
+ * leaves the word without tokens, and to the queue. */
 static bool fits(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, int32_t end, int32_t id,
                  tg_tok_unasked unasked)
 {
