@@ -266,21 +266,28 @@ static void emit_symbol(emitter *x, const tg_bpe_symbol *y)
 
 /* ---- tokens from left to right */
 
-/* The longest whole token that begins at v[at], or -1, and its bytes. */
-static int32_t find_longest(const tg_tokenizer *t, const tg_tok_view *v, int32_t at, int32_t end,
-                            int32_t *n_bytes)
+typedef struct candidate {
+    int32_t id, n_bytes; /* id -1: none */
+} candidate;
+
+/* The longest whole token that begins at v[at]. */
+static candidate find_longest(const tg_tokenizer *t, const tg_tok_view *v, int32_t at, int32_t end)
 {
-    int32_t id = -1, begin = at;
-    for (uint32_t unit = 0; at < end;) {
-        unit = tg_keytrie_find_child(&t->key_trie, unit, (uint8_t)v->ptr[at++]);
+    candidate x = {-1, 0};
+    const tg_keytrie trie = t->key_trie;
+    const tg_tok_split *splits = t->splits.at;
+    const char *text = v->ptr + at;
+    uint32_t n_ids = (uint32_t)t->splits.n;
+    int32_t n_left = end - at;
+    for (uint32_t unit = 0, n = 0; n < (uint32_t)n_left;) {
+        unit = tg_keytrie_find_child(&trie, unit, (uint8_t)text[n++]);
         if (unit == TG_KEYTRIE_NONE) break;
-        int32_t found = t->key_trie.units[unit].id;
-        if ((uint32_t)found >= (uint32_t)t->splits.n) continue;
-        id = found;
-        *n_bytes = at - begin;
-        __builtin_prefetch(&t->splits.at[id]);
+        int32_t id = trie.units[unit].id;
+        if ((uint32_t)id >= n_ids) continue;
+        x = (candidate){id, (int32_t)n};
+        __builtin_prefetch(&splits[id]);
     }
-    return id;
+    return x;
 }
 
 static bool is_dead(const tg_tok_scratch *s, int32_t k)
@@ -334,32 +341,34 @@ static bool find_tokens(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, int3
     const tg_tok_splits *p = &s->t->splits;
     tg_ids *out = s->out;
     size_t first = out->len;
-    int32_t at = *from, n = 0, id = find_longest(s->t, v, at, w.end, &n);
+    int32_t at = *from;
+    candidate x = find_longest(s->t, v, at, w.end);
     /* Of the token that is tried as a left neighbour, and of the last one. */
     tg_tok_unasked unasked = TG_TOK_UNASKED_LEFT, unasked_last = TG_TOK_ASK_ALL;
-    while (id >= 0) {
-        if (!is_dead(s, at + n - w.begin) &&
-            (out->len == first || fits(s, v, at, at + n, id, unasked_last))) {
-            if (p->at[id].n_bytes != n) return false; /* a damaged table */
-            tg_ids_push(out, id);
+    while (x.id >= 0) {
+        int32_t next = at + x.n_bytes;
+        if (!is_dead(s, next - w.begin) &&
+            (out->len == first || fits(s, v, at, next, x.id, unasked_last))) {
+            if (p->at[x.id].n_bytes != x.n_bytes) return false; /* a damaged table */
+            tg_ids_push(out, x.id);
             if (out->is_failed) return true; /* the caller's caller finds it */
-            at += n;
+            at = next;
             unasked_last = unasked;
             unasked = TG_TOK_UNASKED_LEFT;
-            id = find_longest(s->t, v, at, w.end, &n);
+            x = find_longest(s->t, v, at, w.end);
             continue;
         }
         unasked = TG_TOK_ASK_ALL;
-        id = find_shorter(p, id);
-        if (id < 0) {
+        x.id = find_shorter(p, x.id);
+        if (x.id < 0) {
             if (out->len == first) return false;
             s->dead[(at - w.begin) >> 5] |= 1u << ((at - w.begin) & 31);
-            id = out->ptr[--out->len];
-            at -= p->at[id].n_bytes;
+            x.id = out->ptr[--out->len];
+            at -= p->at[x.id].n_bytes;
             unasked_last = TG_TOK_ASK_ALL; /* not known any more */
         }
-        n = p->at[id].n_bytes;
-        if (n < 1 || n > w.end - at) return false; /* a damaged table */
+        x.n_bytes = p->at[x.id].n_bytes;
+        if (x.n_bytes < 1 || x.n_bytes > w.end - at) return false; /* a damaged table */
     }
     *from = at;
     return true;

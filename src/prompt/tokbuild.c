@@ -590,7 +590,7 @@ static tg_status make_splits(tg_tok_build *b, tables *t, tg_err *e)
     find_shorter(b, t, splits);
     tg_buf_add(&t->at[TG_TOK_SPLITS], splits, (size_t)b->n_entries * sizeof *splits);
     TG_TRY(tg_tok_split_add_bigrams(&t->at[TG_TOK_BIGRAMS], b, splits, e));
-    TG_TRY(tg_tok_split_add_early(&t->at[TG_TOK_EARLY], b, e));
+    TG_TRY(tg_tok_split_add_early(&t->at[TG_TOK_EARLY], b, splits, e));
     b->h.flags |= TG_TOK_HAS_SPLITS;
     return TG_OK;
 }

@@ -282,14 +282,25 @@ tg_status tg_tok_split_add_bigrams(tg_buf *out, const tg_tok_build *b, const tg_
     return tg_buf_check(out, e);
 }
 
-tg_status tg_tok_split_add_early(tg_buf *out, const tg_tok_build *b, tg_err *e)
+/* A token with a split is made by that merge and no other: the two tokens of another do not stay
+ * apart until it, which is found further inside. */
+static bool may_happen(const tg_tok_split *splits, const tg_tok_merge *m)
+{
+    const tg_tok_split *x = &splits[m->id];
+    if (splits[m->left].rank == TG_TOK_SPLIT_NONE || splits[m->right].rank == TG_TOK_SPLIT_NONE)
+        return false;
+    return x->rank < 0 || (x->half[0] == m->left && x->half[1] == m->right);
+}
+
+tg_status tg_tok_split_add_early(tg_buf *out, const tg_tok_build *b, const tg_tok_split *splits,
+                                 tg_err *e)
 {
     uint32_t n_levels = tg_tok_early_level(b->h.n_ranks), n = 1u << (n_levels - 1);
     uint32_t *words = TG_NEW_ARRAY(uint32_t, n);
     if (!words) return tg_fail_nomem(e, n * sizeof *words, "the early merges");
     for (uint32_t i = 0; i <= b->merge_mask; i++) {
         const tg_tok_merge *m = &b->merges[i];
-        if (m->left < 0 || m->rank < 0) continue;
+        if (m->left < 0 || m->rank < 0 || !may_happen(splits, m)) continue;
         for (uint32_t k = tg_tok_early_level(m->rank); k <= n_levels; k++) {
             tg_tok_early_bits x = tg_tok_early_at(m->left, m->right, k);
             words[x.word] |= x.mask;

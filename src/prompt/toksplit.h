@@ -58,6 +58,7 @@ TG_MUST_USE tg_status tg_tok_split_all(tg_tok_build *b, const tg_tok_slot *slots
 /* Append the sections BIGRAMS and EARLY. */
 TG_MUST_USE tg_status tg_tok_split_add_bigrams(tg_buf *out, const tg_tok_build *b,
                                                const tg_tok_split *splits, tg_err *e);
-TG_MUST_USE tg_status tg_tok_split_add_early(tg_buf *out, const tg_tok_build *b, tg_err *e);
+TG_MUST_USE tg_status tg_tok_split_add_early(tg_buf *out, const tg_tok_build *b,
+                                             const tg_tok_split *splits, tg_err *e);
 
 #endif
