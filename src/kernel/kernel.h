@@ -133,7 +133,7 @@ typedef struct tg_a8 {
 typedef struct tg_a8_kind {
     const int16_t *wide; /* as above, borrowed */
     int32_t n_wide;
-    int32_t top;    /* the least of tg_a8_top over their layouts */
+    int32_t top;    /* at most the least of tg_a8_top over their layouts, where they have pairs */
     bool has_pairs; /* whether they multiply by pairs where they can */
 } tg_a8_kind;
 
