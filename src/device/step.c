@@ -162,6 +162,7 @@ static input prepare(tg_step *s, int32_t id, norm n, tg_a8_kind kind, int32_t th
     input in = {.n_rows = tg_step_n_rows(s, id), .n_cols = s->plan->values[id].width};
     in.x = tg_step_value(s, id, &in.stride);
     if (!n.w && !is_quantized) return in;
+    if (in.n_rows < TG_PAIR_TOKENS) kind.has_pairs = false;
 
     bool is_few =
         in.n_rows < TG_STEP_SHARED_ROWS || (s->n_threads == 1 && in.n_rows <= TG_STEP_FEW_TOKENS);

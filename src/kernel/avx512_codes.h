@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum {
-    TG_AVX512_OPERANDS = 8, /* of 4 columns: one group */
-    TG_AVX512_TOKENS = 8,   /* that share a pass over a tile */
-    TG_AVX512_MANY = 16     /* from so many tokens on there are no sets of less than 5 */
+    TG_AVX512_OPERANDS = 8,         /* of 4 columns: one group */
+    TG_AVX512_TOKENS = 8,           /* that share a pass over a tile */
+    TG_AVX512_MANY = TG_PAIR_TOKENS /* from so many on there are no sets of less than 5 */
 };
 
 /* avx512_many.c: TG_AVX512_MANY tokens or more, of at most TG_AVX512_MANY_COLS columns. */

@@ -404,7 +404,7 @@ TG_INLINE void multiply(way y, const job *b, int n)
 typedef void multiply_fn(const job *b);
 typedef struct instances {
     way way;
-    multiply_fn *multiply[SET + 1]; /* by tokens, from LEAST_SET on */
+    multiply_fn *multiply[SET + 1]; /* by tokens, from 5 on */
     void (*unpack)(uint8_t *w, const uint8_t *tile, int64_t from, int64_t to, const tg_a8 *x);
     void (*weave)(int32_t *to, const tg_a8 *x, int64_t n_groups, int32_t token, int n);
 } instances;

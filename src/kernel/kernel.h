@@ -23,8 +23,8 @@
  *  5. Quantized activations (tg_a8): groups of 32 columns, each narrow (one plane of int8) or wide
  *     (two), as the matrix's map says. amax = the largest |x| of the group by its bits, so that NaN
  *     beats infinity beats numbers. Narrow: scale = amax / top; inv = top / amax; q = rintf(x *
- *     inv) as int8, top what tg_a8_top leaves. Wide: scale = amax / 32512, inv = 32512 / amax, v =
- *     rintf(x * inv) as int, hi = (v + 128) >> 8, lo = v - 256 hi, both int8. Where amax is not
+ *     inv) as int8, top the kind's (tg_a8_kind). Wide: scale = amax / 32512, inv = 32512 / amax, v
+ *     = rintf(x * inv) as int, hi = (v + 128) >> 8, lo = v - 256 hi, both int8. Where amax is not
  *     finite the scale is amax and the codes are 0, so that every output becomes NaN; where inv is
  *     not finite (amax 0 or tiny) scale and codes are 0.
  *  6. matmul, quantized: for each group of 32 columns in ascending order i = exact int32 sum over
@@ -108,7 +108,10 @@
 
 enum { TG_PAGE_TOKENS = 64 }; /* positions of a KV page = keys of an attention block */
 
-enum { TG_A8_TOP = 127 }; /* the largest code there is of a narrow group */
+enum {
+    TG_A8_TOP = 127,    /* the largest code there is of a narrow group */
+    TG_PAIR_TOKENS = 16 /* fewer are never multiplied by pairs (tg_a8_top) */
+};
 
 /* Quantized activations of n_tokens rows. Arrays are [n_tokens][...] with the strides below; all
  * borrowed. Columns from n to `padded` hold zero codes, scales and sums: whole quanta of any
