@@ -182,7 +182,7 @@ static tg_status conclude(tg_calibration *c, const run *k, const tg_program *p, 
 static tg_export_config float_config(const tg_export_config *c, size_t n_ids)
 {
     int32_t n = (int32_t)TG_MIN(TG_MIN(n_ids, (size_t)MOST_TOKENS), (size_t)c->max_length);
-    tg_export_config out = {.batch = 1, .max_length = n, .speculation = 1};
+    tg_export_config out = {.batch = 1, .max_length = n, .speculation = 1, .is_watched = true};
     out.weights = TG_WEIGHTS_AUTO;
     out.kv_type = c->kv_type;
     out.context_buckets[0] = TG_MIN(n, c->context_buckets[c->n_context_buckets - 1]);

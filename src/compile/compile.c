@@ -16,8 +16,8 @@ _Static_assert(sizeof(tg_sample_params) == TG_IO_SAMPLE_PARAMS_BYTES &&
                    sizeof(tg_sample_adjust) == TG_IO_SAMPLE_ADJUST_BYTES,
                "entries of the input image");
 
-static const char *const passes[] = {"build", "fuse", "group", "plan"};
-enum { PASS_BUILD, PASS_FUSE, PASS_GROUP, PASS_PLAN };
+static const char *const passes[] = {"build", "fuse", "wanted", "group", "plan"};
+enum { PASS_BUILD, PASS_FUSE, PASS_WANTED, PASS_GROUP, PASS_PLAN };
 
 typedef struct source {
     const tg_blueprint *b;
@@ -59,8 +59,8 @@ static tg_status find_pass(const char *name, int *out, tg_err *e)
     for (size_t i = 0; name && i < TG_COUNT(passes); i++)
         if (strcmp(name, passes[i]) == 0) *out = (int)i;
     if (!name || *out >= 0) return TG_OK;
-    return tg_fail(e, TG_E_ARGUMENT, "there is no pass '%s'; the passes are %s, %s, %s and %s",
-                   name, passes[0], passes[1], passes[2], passes[3]);
+    return tg_fail(e, TG_E_ARGUMENT, "there is no pass '%s'; the passes are %s, %s, %s, %s and %s",
+                   name, passes[0], passes[1], passes[2], passes[3], passes[4]);
 }
 
 static int32_t choose_all(void *context, const tg_weight_entry *w, int32_t index, int32_t *out)
@@ -81,6 +81,8 @@ static tg_status run_passes(tg_compiled *out, tg_graph *g, const source *from,
     if (dumped == PASS_BUILD) tg_graph_print(g, dump);
     TG_TRY(tg_graph_fuse(g, e));
     if (dumped == PASS_FUSE) tg_graph_print(g, dump);
+    if (!c->is_watched) TG_TRY(tg_graph_pick_wanted(g, e));
+    if (dumped == PASS_WANTED) tg_graph_print(g, dump);
     TG_TRY(tg_graph_group(g, p, &out->arena, e));
     if (dumped == PASS_GROUP) tg_graph_print(g, dump);
     source copy = *from;

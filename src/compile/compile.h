@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * compile.h - from a model to an artifact.
  *
- *   model -> graph -> fuse -> group -> specialise (kind x bucket) -> memplan -> program
+ *   model -> graph -> fuse -> wanted -> group -> specialise (kind x bucket) -> memplan -> program
  *                                           weights -> pack -> weights.0.bin
  *
  * One pass a file; every pass leaves a graph that tg_graph_check accepts and that can be printed
@@ -38,6 +38,7 @@ typedef struct tg_export_config {
     tg_weights_mode weights;
     tg_activations activations;
     int32_t kv_type; /* tg_kv_type + 1; 0: f32 with TG_WEIGHTS_F32, else f16 */
+    bool is_watched; /* every layer computes all tokens, for who looks at them; not of the file */
 } tg_export_config;
 
 /* Reads {"batch": 1, "max_length": 4096, "context_buckets": [32, 128], "speculation": 4, "weights":
@@ -56,8 +57,8 @@ typedef struct tg_compiled {
 } tg_compiled;
 
 /* All passes. `dump` may be NULL; otherwise the graph after pass `dump_pass` ("build", "fuse",
- * "group", or "plan" for all plans) is appended to it; an unknown pass name is an error that lists
- * them. */
+ * "wanted", "group", or "plan" for all plans) is appended to it; an unknown pass name is an error
+ * that lists them. */
 TG_MUST_USE tg_status tg_compile(tg_compiled *out, const tg_blueprint *b, const tg_export_config *c,
                                  const char *dump_pass, tg_buf *dump, tg_err *e);
 void tg_compiled_deinit(tg_compiled *c);

@@ -45,8 +45,8 @@ static bool is_in_arena(const tg_plan_value *v)
     return v->offset >= 0;
 }
 
-/* A value that a block reads and another one wrote is the residual stream: specialise.c makes one.
- * */
+/* A value that a block reads and another one wrote is the residual stream, of which specialise.c
+ * makes one, or the wanted rows, which the last block before the tail gives it. */
 static void find_lives(work *w)
 {
     const tg_plan *p = w->plan;

@@ -12,6 +12,11 @@
  * what matches no row of the table stays as it is. */
 TG_MUST_USE tg_status tg_graph_fuse(tg_graph *g, tg_err *e);
 
+/* wanted.c: what the last layer does behind its attention, row by row, is done for the wanted rows
+ * alone: it gets a body of its own, whose result counts them, and the tail takes that. Graphs whose
+ * last layer or tail have another form stay as they are. */
+TG_MUST_USE tg_status tg_graph_pick_wanted(tg_graph *g, tg_err *e);
+
 /* group.c: layers with equal window and head shape form a KV group. Sets attr.kv_group in the
  * graph, and kv_groups, layers and n_layers of *p, whose kv_type is set. */
 TG_MUST_USE tg_status tg_graph_group(tg_graph *g, tg_program *p, tg_arena *arena, tg_err *e);

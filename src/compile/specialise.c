@@ -79,6 +79,11 @@ static void place_logits(work *w, const tg_program *p, int32_t value)
     }
 }
 
+static const tg_block *last_body(const tg_graph *g)
+{
+    return &g->bodies[g->layer_body[g->n_layers - 1]];
+}
+
 static void fill(work *w, const tg_program *p)
 {
     const tg_graph *g = w->g;
@@ -87,16 +92,19 @@ static void fill(work *w, const tg_program *p)
     add_block(w, &g->head);
     add_segment(w, 0, w->plan->n_instrs, 0);
 
-    /* The residual stream is one value, whoever reads it; what a layer gives is written over it. */
+    /* The residual stream is one value, whoever reads it; what a layer gives is written over it,
+     * save the wanted rows of the last one. */
     int32_t stream = w->number[g->head.out];
     for (int32_t k = 0; k < g->n_bodies; k++) {
         w->number[g->bodies[k].in] = stream;
         w->first_instr[k] = w->plan->n_instrs;
         add_block(w, &g->bodies[k]);
-        w->values[w->number[g->bodies[k].out]].alias = stream;
+        int32_t given = w->number[g->bodies[k].out];
+        if (w->values[given].dim == TG_DIM_T) w->values[given].alias = stream;
     }
     add_layers(w);
-    w->number[g->tail.in] = stream;
+    bool is_cut = g->values[g->tail.in].dim == TG_DIM_R;
+    w->number[g->tail.in] = is_cut ? w->number[last_body(g)->out] : stream;
     int32_t tail = w->plan->n_instrs;
     add_block(w, &g->tail);
     add_segment(w, tail, w->plan->n_instrs - tail, 0);

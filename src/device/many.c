@@ -85,25 +85,63 @@ static bool is_local(const tg_plan *plan, const tg_many *m, int32_t root)
     return true;
 }
 
+/* Whether writing one token's row of a value may touch another token's row of the other. Where both
+ * begin at one place and are as wide, it cannot: the queries of two bodies, say. */
 static bool do_overlap(const tg_plan *plan, int32_t a, int32_t b)
 {
     const tg_plan_value *u = &plan->values[a], *v = &plan->values[b];
+    if (u->offset == v->offset && u->width == v->width) return false;
     return u->offset < v->offset + tg_plan_value_bytes(plan, v) &&
            v->offset < u->offset + tg_plan_value_bytes(plan, u);
 }
 
-/* Blocks at different instructions of a stretch touch all its shared values at once. */
+/* Values in the arena that a stretch touches, by their roots. */
+typedef struct touched {
+    int32_t roots[TG_MAX_INSTRS];
+    int32_t n;
+    bool is_in[TG_MAX_INSTRS];
+} touched;
+
+static void touch(touched *t, const tg_plan *plan, const tg_many *m, int32_t value)
+{
+    if (value == TG_NONE || m->offsets[value] != TG_NONE) return;
+    int32_t root = root_of(plan, value);
+    if (plan->values[root].offset < 0 || t->is_in[root]) return;
+    t->is_in[root] = true;
+    t->roots[t->n++] = root;
+}
+
+/* Ends the stretch; true when blocks would fight: those at different instructions of a stretch
+ * touch all its shared values at once. */
+static bool end_stretch(touched *t, const tg_plan *plan)
+{
+    bool is_conflict = false;
+    for (int32_t a = 0; a < t->n; a++)
+        for (int32_t b = 0; b < a; b++)
+            is_conflict |= do_overlap(plan, t->roots[a], t->roots[b]);
+    *t = (touched){.n = 0};
+    return is_conflict;
+}
+
+/* Goes through the stretches as tg_many_run does. */
 static bool has_conflict(const tg_plan *plan, const tg_many *m)
 {
-    for (int32_t a = 0; a < plan->n_values; a++)
-        for (int32_t b = 0; b < a; b++) {
-            const tg_plan_value *u = &plan->values[a], *v = &plan->values[b];
-            bool are_shared = u->alias == TG_NONE && v->alias == TG_NONE && u->offset >= 0 &&
-                              v->offset >= 0 && u->dim == TG_DIM_T && v->dim == TG_DIM_T &&
-                              m->offsets[a] == TG_NONE && m->offsets[b] == TG_NONE;
-            if (are_shared && do_overlap(plan, a, b)) return true;
+    touched t = {.n = 0};
+    bool is_conflict = false;
+    for (int32_t k = 0; k < plan->n_segments; k++) {
+        const tg_segment *g = &plan->segments[k];
+        for (int32_t at = 0; at < TG_MAX(g->n_layers, 1) * g->n_instrs; at++) {
+            int32_t i = g->first_instr + at % g->n_instrs;
+            const tg_instr *x = &plan->instrs[i];
+            if (!m->is_block[i] || tg_op_sees_other_tokens((tg_op)x->op))
+                is_conflict |= end_stretch(&t, plan);
+            if (!m->is_block[i]) continue;
+            touch(&t, plan, m, x->out);
+            for (int32_t n = 0; n < tg_op_get((tg_op)x->op)->n_inputs; n++)
+                touch(&t, plan, m, x->in[n]);
         }
-    return false;
+    }
+    return end_stretch(&t, plan) || is_conflict;
 }
 
 size_t tg_many_bytes(const tg_plan *plan)

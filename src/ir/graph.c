@@ -140,19 +140,26 @@ static bool is_same_kind(const tg_value_info *a, const tg_value_info *b)
     return a->type == b->type && a->dim == b->dim && a->width == b->width;
 }
 
-/* Every block hands the same residual stream on. */
+/* Every layer hands the same residual stream on; the last may leave out rows that nobody wants. */
 static tg_status check_stream(const tg_graph *g, tg_err *e)
 {
-    const tg_value_info *stream = &g->values[g->head.out];
-    for (int32_t i = 1; i < tg_graph_n_blocks(g); i++) {
-        const tg_block *b = find_block(g, i);
-        bool is_tail = i == g->n_bodies + 1;
-        if (!is_same_kind(&g->values[b->in], stream) ||
-            (!is_tail && !is_same_kind(&g->values[b->out], stream)))
-            return tg_fail(e, TG_E_CORRUPT, "block %d does not take and give the residual stream",
-                           i);
+    tg_value_info stream = g->values[g->head.out], wanted = stream;
+    wanted.dim = TG_DIM_R;
+    const tg_value_info *given = &stream;
+    for (int32_t l = 0; l < g->n_layers; l++) {
+        if (g->layer_body[l] < 0 || g->layer_body[l] >= g->n_bodies)
+            return tg_fail(e, TG_E_CORRUPT, "layer %d calls body %d of %d", l, g->layer_body[l],
+                           g->n_bodies);
+        const tg_block *b = &g->bodies[g->layer_body[l]];
+        if (!is_same_kind(&g->values[b->in], given))
+            return tg_fail(e, TG_E_CORRUPT, "layer %d does not take the residual stream", l);
+        given = &g->values[b->out];
+        bool is_last = l == g->n_layers - 1;
+        if (!is_same_kind(given, &stream) && !(is_last && is_same_kind(given, &wanted)))
+            return tg_fail(e, TG_E_CORRUPT, "layer %d does not give the residual stream", l);
     }
-    return TG_OK;
+    if (is_same_kind(&g->values[g->tail.in], given)) return TG_OK;
+    return tg_fail(e, TG_E_CORRUPT, "the tail does not take what the last layer gives");
 }
 
 tg_status tg_graph_check(const tg_graph *g, tg_err *e)
@@ -170,9 +177,6 @@ tg_status tg_graph_check(const tg_graph *g, tg_err *e)
     TG_TRY(check_stream(g, e));
     TG_TRY(check_block(g, &g->head, 0, e));
     for (int32_t l = 0; l < g->n_layers; l++) {
-        if (g->layer_body[l] < 0 || g->layer_body[l] >= g->n_bodies)
-            return tg_fail(e, TG_E_CORRUPT, "layer %d calls body %d of %d", l, g->layer_body[l],
-                           g->n_bodies);
         s = check_block(g, &g->bodies[g->layer_body[l]], l, e);
         if (s != TG_OK) tg_err_context(e, "layer %d", l);
         if (s != TG_OK) return s;

@@ -4,7 +4,8 @@
  * A graph is a head (before the layers), distinct layer bodies, the order in which layers call
  * bodies, and a tail. A body is stored once: when a layer ends, its nodes are compared with the
  * bodies so far, and an equal one is called again with the layer's own weights. A body has one
- * input and one output, the residual stream. Models write one sequence: no batch, no buckets, no
+ * input and one output, the residual stream; that of the last layer may give its wanted rows, which
+ * the tail then takes. Models write one sequence: no batch, no buckets, no
  * ranks.
  *
  * Values are 2-D: [tokens or wanted rows, width]. The number of tokens is symbolic here (TG_DIM_T,

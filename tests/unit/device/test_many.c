@@ -15,7 +15,7 @@ typedef struct plan {
     tg_plan plan;
     tg_plan_value values[N_VALUES];
     tg_instr instrs[N_INSTRS];
-    tg_segment segments[3];
+    tg_segment segments[4];
     int32_t layer_refs[2];
     tg_many many;
     _Alignas(8) char memory[1024];
@@ -127,6 +127,44 @@ static void shared_values_in_one_place_keep_a_plan_from_running_in_blocks(void *
     assert_false(tg_many_find(&p.many, &p.plan, p.memory));
 }
 
+/* A layer, and a last one of another body, whose attention is read after its stretch:
+ *
+ *     v1 = embed v0
+ *     v2 = qkv v1, v3 = attention v2, v4 = v1 + o v3
+ *     v5 = qkv v1, v6 = attention v5
+ *     v7 = rows v6 */
+static void make_two_bodies(plan *p)
+{
+    make_plan(p);
+    p->values[5] = make_value(64, TG_NONE, 192);
+    p->values[6] = make_value(64, TG_NONE, 96); /* over half of v2 */
+    p->instrs[4] = make_instr(TG_OP_QKV, 5, 1, TG_NONE);
+    p->instrs[5] = make_instr(TG_OP_ATTENTION, 6, 5, TG_NONE);
+    p->instrs[6] = make_instr(TG_OP_ROWS, 7, 6, TG_NONE);
+    p->values[7].offset = make_value(64, TG_NONE, 256).offset;
+    p->plan.arena_bytes = (int64_t)320 * T * 4;
+    p->segments[1] = (tg_segment){1, 3, 0, 1};
+    p->segments[2] = (tg_segment){4, 2, 1, 1};
+    p->segments[3] = (tg_segment){6, 1, 0, 0};
+    p->plan.n_segments = 4;
+}
+
+static void values_of_different_stretches_may_overlap(void **state)
+{
+    (void)state;
+    plan p;
+    make_two_bodies(&p);
+    assert_true(tg_many_find(&p.many, &p.plan, p.memory));
+    assert_false(is_own(&p, 6));
+    /* v2 is read and v5 is written in one stretch. */
+    p.values[5].offset = p.values[6].offset;
+    assert_false(tg_many_find(&p.many, &p.plan, p.memory));
+    /* In one place and as wide, each token has its own row of both. */
+    p.values[5].offset = p.values[2].offset;
+    p.values[6].offset = make_value(64, TG_NONE, 128).offset;
+    assert_true(tg_many_find(&p.many, &p.plan, p.memory));
+}
+
 static void a_value_read_before_it_is_written_is_not_a_blocks_own(void **state)
 {
     (void)state;
@@ -142,6 +180,7 @@ int main(void)
         cmocka_unit_test(a_block_owns_what_no_other_stretch_reads),
         cmocka_unit_test(values_of_a_block_do_not_overlap_and_fit),
         cmocka_unit_test(shared_values_in_one_place_keep_a_plan_from_running_in_blocks),
+        cmocka_unit_test(values_of_different_stretches_may_overlap),
         cmocka_unit_test(a_value_read_before_it_is_written_is_not_a_blocks_own),
     };
     return cmocka_run_group_tests_name("many", tests, NULL, NULL);
