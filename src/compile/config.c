@@ -15,8 +15,11 @@ static const char *const activations_names[] = {
     [TG_ACTIVATIONS_INT8] = "int8",
     [TG_ACTIVATIONS_INT16] = "int16",
 };
-static const char *const kv_names[] = {
-    [TG_KV_F32] = "f32", [TG_KV_F16] = "f16", [TG_KV_BF16] = "bf16", [TG_KV_Q8] = "q8"};
+static const char *const kv_names[] = {[TG_KV_F32] = "f32",
+                                       [TG_KV_F16] = "f16",
+                                       [TG_KV_BF16] = "bf16",
+                                       [TG_KV_Q8] = "q8",
+                                       [TG_KV_Q16] = "q16"};
 _Static_assert(TG_COUNT(kv_names) == TG_KV_TYPE_COUNT, "every KV type has a name");
 
 enum { DEFAULT_BATCH = 1, DEFAULT_LENGTH = 4096, DEFAULT_SPECULATION = 4 };

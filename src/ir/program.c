@@ -237,12 +237,18 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
 
 /* ---- asking */
 
-/* One row per tg_kv_type: its name, the bytes that 64 positions of one dimension take, and how many
- * dimensions go together. */
+/* One row per tg_kv_type: its name, the bytes that 64 positions of one dimension take, how many
+ * dimensions go together, and the bytes that each SCALE_DIMS of them take besides. */
+enum { SCALE_DIMS = 64 };
+
 static const struct kv_row {
     const char *name;
-    int32_t dim_bytes, n_dims;
-} kv_rows[] = {{"f32", 256, 1}, {"f16", 128, 1}, {"bf16", 128, 2}, {"q8", 68, 32}};
+    int32_t dim_bytes, n_dims, scale_bytes;
+} kv_rows[] = {{"f32", 256, 1, 0},
+               {"f16", 128, 1, 0},
+               {"bf16", 128, 2, 0},
+               {"q8", 68, 32, 0},
+               {"q16", 128, 2, 256}};
 _Static_assert(TG_COUNT(kv_rows) == TG_N_KV_TYPES, "every KV type has a row");
 
 const char *tg_kv_type_name(int32_t kv_type)
@@ -257,10 +263,12 @@ int32_t tg_kv_type_dims(int32_t kv_type)
 
 int64_t tg_kv_page_bytes(const tg_kv_group *g, int32_t kv_type)
 {
-    if (g->head_dim % kv_rows[kv_type].n_dims != 0) return -1;
-    int64_t n = 2 * (int64_t)kv_rows[kv_type].dim_bytes;
+    const struct kv_row *row = &kv_rows[kv_type];
+    if (g->head_dim % row->n_dims != 0) return -1;
+    int64_t n = (int64_t)g->head_dim * row->dim_bytes;
+    n += tg_div_up(g->head_dim, SCALE_DIMS) * row->scale_bytes;
     if (!tg_mul_i64(n, g->n_layers, &n) || !tg_mul_i64(n, g->n_kv_heads, &n) ||
-        !tg_mul_i64(n, g->head_dim, &n))
+        !tg_mul_i64(n, 2, &n))
         return -1;
     return n;
 }

@@ -25,7 +25,7 @@ enum {
     TG_MAX_LENGTH = 1 << 24, /* positions of a row */
     TG_MAX_PLANS = 64,
     TG_MAX_INSTRS = 1024,  /* of a plan; its values likewise */
-    TG_N_KV_TYPES = 4,     /* tg_kv_type of kernel.h */
+    TG_N_KV_TYPES = 5,     /* tg_kv_type of kernel.h */
     TG_KV_PAGE_TOKENS = 64 /* TG_PAGE_TOKENS of kernel.h */
 };
 
@@ -71,18 +71,19 @@ typedef struct tg_weight_entry {
  *     [layer of the group][kv head][K: head_dim x 64 positions][V: 64 positions x head_dim]
  *
  * of kv_type, as tg_kv_type of kernel.h draws them: 64 positions of a dimension take 256 bytes
- * (f32), 128 (f16, bf16) or 68 (q8: 64 codes and 4 bytes of scales). The group's layers are
- * numbered in the model's order (tg_layer.kv_index). */
+ * (f32), 128 (f16, bf16, q16) or 68 (q8: 64 codes and 4 bytes of scales), and q16 has 256 bytes of
+ * scales for each 64 dimensions begun. The group's layers are numbered in the model's order
+ * (tg_layer.kv_index). */
 typedef struct tg_kv_group {
     int32_t n_layers, n_kv_heads, head_dim;
     int32_t window;     /* 0: all positions stay */
     int64_t page_bytes; /* tg_kv_page_bytes */
 } tg_kv_group;
 
-const char *tg_kv_type_name(int32_t kv_type); /* "f32", "f16", "bf16", "q8" */
+const char *tg_kv_type_name(int32_t kv_type); /* "f32", "f16", "bf16", "q8", "q16" */
 int32_t tg_kv_type_dims(int32_t kv_type);     /* head_dim must be a multiple of it */
-/* n_layers * n_kv_heads * head_dim * 2 (K and V) * bytes of a dimension of 64 positions; -1 when
- * that does not fit, or the type cannot hold such heads. */
+/* n_layers * n_kv_heads * 2 (K and V) * bytes of 64 positions of a head; -1 when that does not fit,
+ * or the type cannot hold such heads. */
 int64_t tg_kv_page_bytes(const tg_kv_group *g, int32_t kv_type);
 
 typedef struct tg_layer {
@@ -149,7 +150,7 @@ typedef struct tg_program {
     int32_t batch;        /* rows */
     int32_t speculation;  /* K; 0: no speculate plans */
     int32_t activations;  /* tg_activations */
-    int32_t kv_type;      /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16, 2 bf16, 3 q8 */
+    int32_t kv_type;      /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16, 2 bf16, 3 q8, 4 q16 */
     int32_t n_layers, n_weights, n_kv_groups, n_plans;
     int32_t n_wide;        /* entries of `wide` */
     int64_t weights_bytes; /* size of the weight file */

@@ -7,16 +7,19 @@
 #include "kernel/kernel.h"
 
 #include <immintrin.h>
+#include <string.h>
 
 extern tg_matmul_fn *const tg_avx2_matmul[TG_LAYOUT_COUNT];
 tg_matmul_fn tg_avx2_matmul_f32, tg_avx2_matmul_f16, tg_avx2_matmul_bf16;
 /* A quantized matrix with many tokens; false, and nothing done, when the row is so long that the
  * scratch does not hold what a few tokens bring to it. */
 bool tg_avx2_matmul_many(const tg_matmul *m, tg_layout l);
-tg_attend_fn tg_avx2_attend_f32, tg_avx2_attend_f16, tg_avx2_attend_bf16, tg_avx2_attend_q8;
-tg_kv_query_fn tg_avx2_kv_query_bf16, tg_avx2_kv_query_q8;
+tg_attend_fn tg_avx2_attend_f32, tg_avx2_attend_f16, tg_avx2_attend_bf16, tg_avx2_attend_q8,
+    tg_avx2_attend_q16;
+tg_kv_query_fn tg_avx2_kv_query_bf16, tg_avx2_kv_query_q8, tg_avx2_kv_query_q16;
 tg_attend_finish_fn tg_avx2_attend_finish;
-tg_kv_store_fn tg_avx2_kv_store_f16, tg_avx2_kv_store_bf16, tg_avx2_kv_store_q8;
+tg_kv_store_fn tg_avx2_kv_store_f16, tg_avx2_kv_store_bf16, tg_avx2_kv_store_q8,
+    tg_avx2_kv_store_q16;
 tg_sample_row_fn tg_avx2_sample_row;
 uint64_t tg_avx2_sum_words(const uint64_t *p, int64_t n);
 uint32_t tg_avx2_sum_products(const uint8_t *u, const int8_t *s, int64_t n_rounds);
@@ -150,6 +153,14 @@ TG_INLINE tg_v16 tg_v16_fma_one(const float *a, tg_v16 b, tg_v16 c)
     return tg_v16_fma(tg_v16_set(*a), b, c);
 }
 
+/* The larger by its bits, as numbers without sign: a NaN, of numbers that are not negative. */
+TG_INLINE tg_v16 tg_v16_max_bits(tg_v16 a, tg_v16 b)
+{
+    __m256i lo = _mm256_max_epu32(_mm256_castps_si256(a.lo), _mm256_castps_si256(b.lo));
+    __m256i hi = _mm256_max_epu32(_mm256_castps_si256(a.hi), _mm256_castps_si256(b.hi));
+    return (tg_v16){_mm256_castsi256_ps(lo), _mm256_castsi256_ps(hi)};
+}
+
 TG_INLINE tg_v16 tg_v16_exp(tg_v16 x)
 {
     return (tg_v16){tg_exp8(x.lo), tg_exp8(x.hi)};
@@ -200,6 +211,20 @@ TG_INLINE tg_v16 tg_v16_fold_each_sum(const float *x, int n)
     return tg_v16_load(y, 16);
 }
 
+TG_INLINE tg_v16 tg_v16_fold_each_max_bits(const float *x, int n)
+{
+    float y[16] = {0};
+    for (int i = 0; i < n; i++) {
+        __m256i a = _mm256_castps_si256(_mm256_loadu_ps(x + 16 * i));
+        a = _mm256_max_epu32(a, _mm256_castps_si256(_mm256_loadu_ps(x + 16 * i + 8)));
+        __m128i b = _mm_max_epu32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+        b = _mm_max_epu32(b, _mm_shuffle_epi32(b, 0x4e));
+        b = _mm_max_epu32(b, _mm_shuffle_epi32(b, 0xb1));
+        y[i] = _mm_cvtss_f32(_mm_castsi128_ps(b));
+    }
+    return tg_v16_load(y, 16);
+}
+
 TG_INLINE __m256 tg_mask8_range(int32_t first, int32_t last, int at)
 {
     __m256i place =
@@ -224,6 +249,22 @@ TG_INLINE tg_v16 tg_v16_select(tg_m16 m, tg_v16 a, tg_v16 b) /* m ? a : b */
 TG_INLINE tg_v16 tg_v16_and(tg_v16 a, tg_v16 b)
 {
     return (tg_v16){_mm256_and_ps(a.lo, b.lo), _mm256_and_ps(a.hi, b.hi)};
+}
+
+TG_INLINE tg_m16 tg_m16_and(tg_m16 a, tg_m16 b)
+{
+    return tg_v16_and(a, b);
+}
+
+TG_INLINE __m256 tg_is_finite8(__m256 x)
+{
+    __m256i abs = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
+    return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(0x7f800000), abs));
+}
+
+TG_INLINE tg_m16 tg_v16_is_finite(tg_v16 x)
+{
+    return (tg_m16){tg_is_finite8(x.lo), tg_is_finite8(x.hi)};
 }
 
 TG_INLINE __m256 tg_amax8(__m256 a, __m256 b)
@@ -256,6 +297,28 @@ TG_INLINE void tg_v16_store_u8(uint8_t *p, tg_v16 x)
     w = _mm256_permute4x64_epi64(w, 0xd8);
     __m128i b = _mm_packus_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1));
     _mm_storeu_si128((__m128i *)(void *)p, b);
+}
+
+TG_INLINE __m256i tg_pack_i16(tg_v16 x)
+{
+    __m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi));
+    return _mm256_permute4x64_epi64(w, 0xd8);
+}
+
+/* rintf as int16, of numbers that fit; n as in tg_v16_load. */
+TG_INLINE void tg_v16_store_i16(int16_t *p, int64_t n, tg_v16 x)
+{
+    if (n >= 16)
+        _mm256_storeu_si256((__m256i *)(void *)p, tg_pack_i16(x));
+    else
+        _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(tg_pack_i16(x)));
+}
+
+/* The same of 32, into memory of any type. */
+TG_INLINE void tg_v16_store_two_i16(void *p, tg_v16 a, tg_v16 b)
+{
+    _mm256_storeu_si256((__m256i *)p, tg_pack_i16(a));
+    _mm256_storeu_si256((__m256i *)p + 1, tg_pack_i16(b));
 }
 
 TG_INLINE __m256 tg_round_bf16x8(__m256 x)
@@ -317,6 +380,21 @@ TG_INLINE __m256i tg_dot_key8(__m256i acc, __m256i k, __m256i q)
 TG_INLINE tg_i16 tg_i16_dot_key(tg_i16 acc, tg_i16 k, tg_i16 q)
 {
     return (tg_i16){tg_dot_key8(acc.lo, k.lo, q.lo), tg_dot_key8(acc.hi, k.hi, q.hi)};
+}
+
+/* Sums of two products of int16. */
+TG_INLINE tg_i16 tg_i16_dot_pair(tg_i16 acc, tg_i16 a, tg_i16 b)
+{
+    return (tg_i16){_mm256_add_epi32(acc.lo, _mm256_madd_epi16(a.lo, b.lo)),
+                    _mm256_add_epi32(acc.hi, _mm256_madd_epi16(a.hi, b.hi))};
+}
+
+/* The same with the pair at a in all lanes. */
+TG_INLINE tg_i16 tg_i16_dot_pair_one(tg_i16 acc, const void *a, tg_i16 b)
+{
+    int32_t pair;
+    memcpy(&pair, a, sizeof pair);
+    return tg_i16_dot_pair(acc, tg_i16_set(pair), b);
 }
 
 /* c = 2 (c >> 1) + (c & 1), for the same reason. */

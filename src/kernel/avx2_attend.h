@@ -65,6 +65,9 @@ struct tg_pass_memory {
     uint16_t pair[TG_PASS_MAX][TG_PAGE_TOKENS];     /* bf16: probabilities */
     uint8_t code[TG_PASS_MAX][TG_PAGE_TOKENS];      /* q8: probabilities */
     float scale[TG_PASS_MAX];                       /* and what one is worth */
+    float heavy[TG_ATTEND_MAX_QUERIES + 16][16];    /* q16: maxima of weights, to be folded */
+    float unit[TG_ATTEND_MAX_QUERIES + 16];         /* what a weight's code is worth, */
+    float inv[TG_ATTEND_MAX_QUERIES + 16];          /* and what makes codes of weights */
     tg_pass passes[TG_ATTEND_MAX_QUERIES];
     tg_feed feed;
 };
@@ -129,6 +132,19 @@ TG_INLINE void tg_pass_multiply(int n, int n_regs, const float *a, const tg_v16 
         sums[i] = n <= 4 ? tg_v16_fma_one(a, b[i], sums[i]) : tg_v16_fma(all, b[i], sums[i]);
 }
 
+/* sums += the pair of int16 at a, times those of b. */
+TG_INLINE void tg_pass_multiply_pairs(int n, int n_regs, const void *a, const tg_i16 *b,
+                                      tg_i16 *sums)
+{
+    int32_t pair;
+    memcpy(&pair, a, sizeof pair);
+    tg_i16 all = tg_i16_set(pair);
+    TG_UNROLL
+    for (int i = 0; i < n_regs; i++)
+        sums[i] =
+            n <= 4 ? tg_i16_dot_pair_one(sums[i], a, b[i]) : tg_i16_dot_pair(sums[i], all, b[i]);
+}
+
 /* Scores of n queries for the keys of registers [r, r + n_regs), into p. */
 TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r, int n_regs)
 {
@@ -175,8 +191,13 @@ TG_INLINE bool tg_pass_is_edge(const tg_pass *x, int32_t j)
     return x->first[j] > 0 || x->last[j] < TG_PAGE_TOKENS - 1;
 }
 
+TG_INLINE bool tg_pass_is_scaled(tg_kv_type type)
+{
+    return type != TG_KV_BF16 && type != TG_KV_Q8;
+}
+
 /* Scores of one query as contract 12 has them, in place, and the maximum of each lane. Unseen
- * places may hold anything. Scores of bf16 and q8 are not yet scaled. */
+ * places may hold anything. */
 TG_INLINE void tg_pass_find_top(const tg_pass *x, tg_kv_type type, int32_t j, bool is_edge,
                                 float *p, float *lanes)
 {
@@ -186,16 +207,23 @@ TG_INLINE void tg_pass_find_top(const tg_pass *x, tg_kv_type type, int32_t j, bo
     TG_UNROLL
     for (int r = 0; r < TG_PASS_REGS; r++) { /* max(new, old): new > old ? new : old */
         tg_v16 s = tg_v16_load(p + 16 * r, 16);
-        if (type >= TG_KV_BF16) s = tg_v16_mul(tg_v16_set(scale), s);
+        if (!tg_pass_is_scaled(type)) s = tg_v16_mul(tg_v16_set(scale), s);
         if (cap > 0) s = tg_pass_cap(s, cap);
-        if (type >= TG_KV_BF16 || cap > 0) tg_v16_store(p + 16 * r, 16, s);
+        if (!tg_pass_is_scaled(type) || cap > 0) tg_v16_store(p + 16 * r, 16, s);
         if (is_edge) s = tg_v16_select(tg_m16_range(first, last, 16 * r), s, tg_v16_set(-INFINITY));
         top = tg_v16_max(s, top);
     }
     tg_v16_store(lanes, 16, top);
 }
 
-/* Probabilities of n <= 2 queries, +0 where they do not see, and the sum of each lane. */
+/* Behind the codes of a half. */
+TG_INLINE const float *tg_pass_q16_scales(const void *half, int64_t dim)
+{
+    return (const float *)(const void *)((const char *)half + 2 * dim * TG_PAGE_TOKENS);
+}
+
+/* Probabilities of n <= 2 queries, +0 where they do not see, and the sum of each lane. Of q16 they
+ * become weights, whose maximum of each lane is kept too. */
 TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int32_t j, int n, bool is_edge)
 {
     tg_v16 e[2 * TG_PASS_REGS];
@@ -206,21 +234,55 @@ TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int32_t j, int 
     for (int i = 0; i < n * TG_PASS_REGS; i++)
         e[i] = tg_v16_sub(tg_v16_load(p + 16 * i, 16), tg_v16_set(top[i / TG_PASS_REGS]));
     tg_v16_exp_each(e, n * TG_PASS_REGS);
-    tg_v16 sum[2] = {tg_v16_set(0), tg_v16_set(0)};
+    tg_v16 sum[2] = {tg_v16_set(0), tg_v16_set(0)}, heavy[2] = {tg_v16_set(0), tg_v16_set(0)};
+    const float *sv = type == TG_KV_Q16 ? tg_pass_q16_scales(x->v, x->dim) : NULL;
     TG_UNROLL
     for (int i = 0; i < n * TG_PASS_REGS; i++) {
-        int k = i / TG_PASS_REGS;
+        int k = i / TG_PASS_REGS, r = i % TG_PASS_REGS;
         if (type == TG_KV_BF16) e[i] = tg_v16_round_bf16(e[i]);
+        tg_v16 w = e[i];
+        if (type == TG_KV_Q16) w = tg_v16_mul(w, tg_v16_load(sv + 16 * r, 16));
         if (is_edge) {
-            tg_m16 seen = tg_m16_range(first[k], last[k], 16 * (i % TG_PASS_REGS));
+            tg_m16 seen = tg_m16_range(first[k], last[k], 16 * r);
             e[i] = tg_v16_select(seen, e[i], tg_v16_set(0));
+            w = tg_v16_select(seen, w, tg_v16_set(0));
         }
         sum[k] = tg_v16_add(sum[k], e[i]);
-        tg_v16_store(p + 16 * i, 16, e[i]);
+        if (type == TG_KV_Q16) heavy[k] = tg_v16_max_bits(w, heavy[k]);
+        tg_v16_store(p + 16 * i, 16, w);
     }
     TG_UNROLL
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < n; k++) {
         tg_v16_store(lanes + 16 * k, 16, sum[k]);
+        if (type == TG_KV_Q16) tg_v16_store(x->t->heavy[x->at + j + k], 16, heavy[k]);
+    }
+}
+
+/* q16: what makes codes of the weights of n <= 16 queries, and what one is worth. Of weights that
+ * are not finite, or too small, codes are 0. */
+TG_INLINE void tg_pass_find_units(const tg_pass *x, int32_t j, int n)
+{
+    int32_t at = x->at + j;
+    tg_v16 most = tg_v16_set(TG_KV_Q16_TOP_WEIGHT), zero = tg_v16_set(0);
+    tg_v16 top = tg_v16_fold_each_max_bits(x->t->heavy[at], n), inv = tg_v16_div(most, top);
+    tg_m16 is_finite = tg_v16_is_finite(top),
+           has_codes = tg_m16_and(is_finite, tg_v16_is_finite(inv));
+    tg_v16 without = tg_v16_select(is_finite, zero, tg_v16_set(NAN));
+    tg_v16_store(x->t->inv + at, 16, tg_v16_select(has_codes, inv, zero));
+    tg_v16_store(x->t->unit + at, 16, tg_v16_select(has_codes, tg_v16_div(top, most), without));
+}
+
+/* The weights of query j become codes, in place: pairs of int16. */
+TG_INLINE void tg_pass_code(const tg_pass *x, int32_t j)
+{
+    float *p = x->p + j * TG_PAGE_TOKENS;
+    tg_v16 inv = tg_v16_set(x->t->inv[x->at + j]), w[TG_PASS_REGS];
+    TG_UNROLL
+    for (int r = 0; r < TG_PASS_REGS; r++)
+        w[r] = tg_v16_mul(tg_v16_load(p + 16 * r, 16), inv);
+    TG_UNROLL
+    for (int r = 0; r < TG_PASS_REGS; r += 2)
+        tg_v16_store_two_i16(p + 8 * r, w[r], w[r + 1]);
 }
 
 /* Merges (m, l) of the block into those of n <= 16 queries, and leaves the weights for o. */
@@ -274,6 +336,11 @@ TG_INLINE void tg_pass_soften_all(const tg_pass *x, tg_kv_type type, int32_t n)
             tg_pass_soften(x, type, j, 2, false);
     for (int32_t j = 0; j < n; j += 16)
         tg_pass_weigh(x, j, TG_MIN(n - j, 16));
+    if (type != TG_KV_Q16) return;
+    for (int32_t j = 0; j < n; j += 16)
+        tg_pass_find_units(x, j, TG_MIN(n - j, 16));
+    for (int32_t j = 0; j < n; j++)
+        tg_pass_code(x, j);
 }
 
 /* ---- values */

@@ -81,12 +81,15 @@ void tg_kernels_fill_avx512(tg_kernels *k)
     k->add = add;
     k->kv_store[TG_KV_F16] = tg_avx512_kv_store_f16;
     k->kv_store[TG_KV_Q8] = tg_avx512_kv_store_q8;
+    k->kv_store[TG_KV_Q16] = tg_avx512_kv_store_q16;
     k->kv_query[TG_KV_Q8] = tg_avx512_kv_query_q8;
+    k->kv_query[TG_KV_Q16] = tg_avx512_kv_query_q16;
     k->attend_finish = tg_avx512_attend_finish;
     k->attend[TG_KV_F32] = tg_avx512_attend_f32;
     k->attend[TG_KV_F16] = tg_avx512_attend_f16;
     if (tg_cpu_has_bf16()) k->attend[TG_KV_BF16] = tg_avx512_attend_bf16;
     k->attend[TG_KV_Q8] = tg_avx512_attend_q8;
+    k->attend[TG_KV_Q16] = tg_avx512_attend_q16;
     k->sample_row = tg_avx512_sample_row;
     k->sum_words = tg_avx512_sum_words;
     k->sum_products = tg_avx512_sum_products;

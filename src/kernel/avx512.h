@@ -10,10 +10,11 @@
 
 extern tg_matmul_fn *const tg_avx512_matmul[TG_LAYOUT_COUNT];
 tg_matmul_fn tg_avx512_matmul_f32, tg_avx512_matmul_f16, tg_avx512_matmul_bf16;
-tg_attend_fn tg_avx512_attend_f32, tg_avx512_attend_f16, tg_avx512_attend_bf16, tg_avx512_attend_q8;
-tg_kv_query_fn tg_avx512_kv_query_q8;
+tg_attend_fn tg_avx512_attend_f32, tg_avx512_attend_f16, tg_avx512_attend_bf16, tg_avx512_attend_q8,
+    tg_avx512_attend_q16;
+tg_kv_query_fn tg_avx512_kv_query_q8, tg_avx512_kv_query_q16;
 tg_attend_finish_fn tg_avx512_attend_finish;
-tg_kv_store_fn tg_avx512_kv_store_f16, tg_avx512_kv_store_q8;
+tg_kv_store_fn tg_avx512_kv_store_f16, tg_avx512_kv_store_q8, tg_avx512_kv_store_q16;
 tg_sample_row_fn tg_avx512_sample_row;
 void tg_avx512_quantize(const tg_a8 *out, const float *x, int32_t n);
 uint64_t tg_avx512_sum_words(const uint64_t *p, int64_t n);
@@ -173,6 +174,12 @@ TG_INLINE tg_v16 tg_v16_max(tg_v16 a, tg_v16 b) /* a > b ? a : b */
     return _mm512_max_ps(a, b);
 }
 
+/* The larger by its bits, as numbers without sign: a NaN, of numbers that are not negative. */
+TG_INLINE tg_v16 tg_v16_max_bits(tg_v16 a, tg_v16 b)
+{
+    return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+
 TG_INLINE tg_v16 tg_v16_exp(tg_v16 x)
 {
     return tg_exp16(x);
@@ -201,46 +208,54 @@ TG_INLINE __m512 tg_gather_folds(__m512 x)
     return _mm512_permutexvar_ps(at, x);
 }
 
-TG_INLINE __m512 tg_fold_pair(__m512 a, __m512 b, bool is_max)
+typedef enum tg_fold_kind { TG_FOLD_SUM, TG_FOLD_MAX, TG_FOLD_MAX_BITS } tg_fold_kind;
+
+TG_INLINE __m512 tg_fold_pair(__m512 a, __m512 b, tg_fold_kind kind)
 {
-    return is_max ? _mm512_max_ps(a, b) : _mm512_add_ps(a, b);
+    if (kind == TG_FOLD_SUM) return _mm512_add_ps(a, b);
+    return kind == TG_FOLD_MAX ? _mm512_max_ps(a, b) : tg_v16_max_bits(a, b);
 }
 
 /* The fold of each of 8 rows of 16, which take the same steps together; lanes 0 .. 7 = row. */
-TG_INLINE tg_v16 tg_fold_each(const float *x, bool is_max)
+TG_INLINE tg_v16 tg_fold_each(const float *x, tg_fold_kind kind)
 {
     __m512 h[4], q[2];
     for (int i = 0; i < 4; i++) {
         __m512 a = _mm512_loadu_ps(x + 32 * i), b = _mm512_loadu_ps(x + 32 * i + 16);
-        h[i] = tg_fold_pair(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee),
-                            is_max);
+        h[i] =
+            tg_fold_pair(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee), kind);
     }
     for (int i = 0; i < 2; i++) {
         __m512 a = h[2 * i], b = h[2 * i + 1];
-        q[i] = tg_fold_pair(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd),
-                            is_max);
+        q[i] =
+            tg_fold_pair(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd), kind);
     }
     __m512 c = tg_fold_pair(_mm512_shuffle_ps(q[0], q[1], 0x44),
-                            _mm512_shuffle_ps(q[0], q[1], 0xee), is_max);
-    return tg_gather_folds(tg_fold_pair(c, _mm512_movehdup_ps(c), is_max));
+                            _mm512_shuffle_ps(q[0], q[1], 0xee), kind);
+    return tg_gather_folds(tg_fold_pair(c, _mm512_movehdup_ps(c), kind));
 }
 
-TG_INLINE tg_v16 tg_fold_rows(const float *x, int n, bool is_max)
+TG_INLINE tg_v16 tg_fold_rows(const float *x, int n, tg_fold_kind kind)
 {
-    __m512 low = tg_fold_each(x, is_max);
-    return n <= 8 ? low : _mm512_shuffle_f32x4(low, tg_fold_each(x + 128, is_max), 0x44);
+    __m512 low = tg_fold_each(x, kind);
+    return n <= 8 ? low : _mm512_shuffle_f32x4(low, tg_fold_each(x + 128, kind), 0x44);
 }
 
 /* The folds of n <= 16 rows of 16; lane = row. All 16 can be read, and lanes from n on may hold
  * anything. */
 TG_INLINE tg_v16 tg_v16_fold_each_max(const float *x, int n)
 {
-    return tg_fold_rows(x, n, true);
+    return tg_fold_rows(x, n, TG_FOLD_MAX);
 }
 
 TG_INLINE tg_v16 tg_v16_fold_each_sum(const float *x, int n)
 {
-    return tg_fold_rows(x, n, false);
+    return tg_fold_rows(x, n, TG_FOLD_SUM);
+}
+
+TG_INLINE tg_v16 tg_v16_fold_each_max_bits(const float *x, int n)
+{
+    return tg_fold_rows(x, n, TG_FOLD_MAX_BITS);
 }
 
 /* Lanes of the places [at, at + 16) that lie in first..last, all in [0, 64). */
@@ -253,6 +268,17 @@ TG_INLINE tg_m16 tg_m16_range(int32_t first, int32_t last, int at)
 TG_INLINE tg_v16 tg_v16_select(tg_m16 m, tg_v16 a, tg_v16 b) /* m ? a : b */
 {
     return _mm512_mask_mov_ps(b, m, a);
+}
+
+TG_INLINE tg_m16 tg_m16_and(tg_m16 a, tg_m16 b)
+{
+    return a & b;
+}
+
+TG_INLINE tg_m16 tg_v16_is_finite(tg_v16 x)
+{
+    __m512i abs = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+    return _mm512_cmplt_epi32_mask(abs, _mm512_set1_epi32(0x7f800000));
 }
 
 TG_INLINE tg_v16 tg_v16_and(tg_v16 a, tg_v16 b)
@@ -279,6 +305,26 @@ TG_INLINE void tg_v16_store_u8(uint8_t *p, tg_v16 x)
 {
     __m128i b = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
     _mm_storeu_si128((__m128i *)(void *)p, b);
+}
+
+/* rintf as int16, of numbers that fit; n as in tg_v16_load. */
+TG_INLINE void tg_v16_store_i16(int16_t *p, int64_t n, tg_v16 x)
+{
+    __m256i h = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x));
+    if (n >= 16)
+        _mm256_storeu_si256((__m256i *)(void *)p, h);
+    else
+        _mm256_mask_storeu_epi16(p, tg_mask16(n), h);
+}
+
+/* The same of 32, into memory of any type. */
+TG_INLINE void tg_v16_store_two_i16(void *p, tg_v16 a, tg_v16 b)
+{
+    const __m512i low =
+        _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26,
+                         24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    __m512i x = _mm512_cvtps_epi32(a), y = _mm512_cvtps_epi32(b);
+    _mm512_storeu_si512(p, _mm512_permutex2var_epi16(x, low, y));
 }
 
 /* The nearest bf16, as a float. */
@@ -321,6 +367,26 @@ TG_INLINE tg_i16 tg_i16_begin(int32_t q_sum)
 TG_INLINE tg_i16 tg_i16_dot_key(tg_i16 acc, tg_i16 k, tg_i16 q)
 {
     return _mm512_dpbusd_epi32(acc, k, q);
+}
+
+/* Sums of two products of int16. Not by the intrinsic: gcc 12 copies its sums, and has no registers
+ * for that where there are 24 (1.7 times as long). */
+TG_INLINE tg_i16 tg_i16_dot_pair(tg_i16 acc, tg_i16 a, tg_i16 b)
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+    return acc;
+}
+
+/* The same with the pair at a, of whatever type memory has there, in all lanes. */
+typedef struct tg_pair_bytes {
+    char bytes[4];
+} tg_pair_bytes;
+
+TG_INLINE tg_i16 tg_i16_dot_pair_one(tg_i16 acc, const void *a, tg_i16 b)
+{
+    const tg_pair_bytes *pair = a;
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(b), "m"(*pair));
+    return acc;
 }
 
 /* c unsigned, v signed. */

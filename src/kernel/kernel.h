@@ -83,6 +83,13 @@
  *     v_code_jd over visible j). Where wmax is not finite o_d is NaN, where winv is not finite +0.
  *     Merging as in 12. Error as in 12 over the codes, and wmax / 510 * the sum of |v_code_jd|.
  * 12d. With a cap the scaled scores go through 15 before m is found.
+ * 12e. q16: codes are int16, per 64 dimensions of k and of q (the last ones may be fewer) and per
+ *     head of v: scale = amax / top, inv = top / amax, code = rintf(x * inv), amax and what is not
+ *     finite as in 5; top is 5792 for k and q, so that i_g, the exact sum of q_code * k_code over a
+ *     group, stays below 2^31, and 4095 for v. acc = fma((float)i_g, (scale * sq_g) * sk_gj, acc),
+ *     groups ascending from +0, both products rounded; score_j = acc. m, p and l as in 12. o as in
+ *     12c with 8191 for 255; 64 * 8191 * 4095 is below 2^31 too. Merging as in 12. Error as in 12
+ *     over the codes, and wmax / 16382 * the sum of |v_code_jd|.
  * 13. sample: see tg_sample_row.
  * 14. layer_norm: m = sum16(x) / (float)n; d = x - m; r = 1 / sqrtf(s / (float)n + eps), s = sum16
  *     of squares of d; y = (d * r) * w; with bias y = y + bias. Error 2^-24 of (n / 32 + 10) times
@@ -209,10 +216,26 @@ typedef void tg_embed_fn(const tg_embed *x);
  *   bf16       K [head_dim / 2][64 keys][2 dims], V [64 keys / 2][head_dim][2 keys] of bf16
  *   q8         K [head_dim / 4][64 keys][4 dims] of code + 128 in a byte, then f16 scales
  *              [head_dim / 32][64 keys]; V [64 keys / 4][head_dim][4 keys] of int8, then f16 scales
- *              [64 keys]; head_dim is a multiple of 32, each half has 68 head_dim bytes */
-typedef enum tg_kv_type { TG_KV_F32, TG_KV_F16, TG_KV_BF16, TG_KV_Q8, TG_KV_TYPE_COUNT } tg_kv_type;
+ *              [64 keys]; head_dim is a multiple of 32, each half has 68 head_dim bytes
+ *   q16        K [head_dim / 2][64 keys][2 dims] of int16, then float scales [head_dim / 64,
+ *              rounded up][64 keys]; V [64 keys / 2][head_dim][2 keys] of int16, then float scales
+ *              [64 keys], and nothing behind them up to the size of K */
+typedef enum tg_kv_type {
+    TG_KV_F32,
+    TG_KV_F16,
+    TG_KV_BF16,
+    TG_KV_Q8,
+    TG_KV_Q16,
+    TG_KV_TYPE_COUNT
+} tg_kv_type;
 
-enum { TG_KV_GROUP = 32 }; /* dimensions of q8 that share a scale of k or q */
+enum {
+    TG_KV_GROUP = 32,           /* dimensions of q8 that share a scale of k or q */
+    TG_KV_Q16_GROUP = 64,       /* and of q16 */
+    TG_KV_Q16_TOP = 5792,       /* the largest code of k and q, */
+    TG_KV_Q16_TOP_VALUE = 4095, /* of v, */
+    TG_KV_Q16_TOP_WEIGHT = 8191 /* and of what multiplies v */
+};
 
 /* Attention of n_queries queries (heads and tokens that share a KV head) over ONE block. */
 typedef struct tg_attend {
@@ -250,7 +273,8 @@ typedef struct tg_attend_parts {
 typedef void tg_attend_finish_fn(float *y, const tg_attend_parts *parts);
 
 /* Makes a query what attend of the type reads, in at most head_dim floats: bf16 [head_dim]; q8 int8
- * codes [head_dim], float scales [head_dim / 32], int32 code sums [head_dim / 32]. */
+ * codes [head_dim], float scales [head_dim / 32], int32 code sums [head_dim / 32]; q16 int16 codes
+ * [head_dim], float scales [head_dim / 64, rounded up]. */
 typedef void tg_kv_query_fn(float *out, const float *q, int32_t head_dim);
 
 /* Writes one token's K and V (n = head_dim) to place `slot` (0..63) of a page. */

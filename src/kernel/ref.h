@@ -67,10 +67,12 @@ static inline float tg_fold_max16(float l[16])
 /* Parts of the reference tier, for its own table only. */
 extern tg_matmul_fn *const tg_ref_matmul[TG_LAYOUT_COUNT];
 extern tg_embed_fn *const tg_ref_embed[TG_LAYOUT_COUNT];
-tg_attend_fn tg_ref_attend_f32, tg_ref_attend_f16, tg_ref_attend_bf16, tg_ref_attend_q8;
-tg_kv_query_fn tg_ref_kv_query_bf16, tg_ref_kv_query_q8;
+tg_attend_fn tg_ref_attend_f32, tg_ref_attend_f16, tg_ref_attend_bf16, tg_ref_attend_q8,
+    tg_ref_attend_q16;
+tg_kv_query_fn tg_ref_kv_query_bf16, tg_ref_kv_query_q8, tg_ref_kv_query_q16;
 tg_attend_finish_fn tg_ref_attend_finish;
-tg_kv_store_fn tg_ref_kv_store_f32, tg_ref_kv_store_f16, tg_ref_kv_store_bf16, tg_ref_kv_store_q8;
+tg_kv_store_fn tg_ref_kv_store_f32, tg_ref_kv_store_f16, tg_ref_kv_store_bf16, tg_ref_kv_store_q8,
+    tg_ref_kv_store_q16;
 tg_sample_row_fn tg_ref_sample_row;
 uint64_t tg_ref_sum_words(const uint64_t *p, int64_t n);
 uint32_t tg_ref_sum_products(const uint8_t *u, const int8_t *s, int64_t n_rounds);

@@ -24,6 +24,7 @@ TG_INLINE void score_block(const tg_attend *a, int query, score_fn *score, tg_kv
                            float p[TG_PAGE_TOKENS], float *m_out, float *l_out)
 {
     float lane[16], scale = type == TG_KV_Q8 ? a->scale * 0x1p-5f : a->scale;
+    if (type == TG_KV_Q16) scale = 1; /* each group has it already */
     for (int j = 0; j < 16; j++)
         lane[j] = -INFINITY;
     for (int j = a->first[query]; j <= a->last[query]; j++) {
@@ -211,25 +212,44 @@ static float score_q8(const tg_attend *a, int query, size_t j)
     return dot;
 }
 
-static void add_q8(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o)
+/* o += p V where V has codes and one scale a key, `code` and `scale` of which read it. */
+typedef int32_t load_code_fn(const void *v, size_t n, size_t j, size_t d);
+typedef float load_scale_fn(const void *v, size_t n, size_t j);
+
+TG_INLINE void add_codes(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o,
+                         float most, load_code_fn *code, load_scale_fn *scale)
 {
     size_t n = (size_t)a->head_dim;
-    const int8_t *v = a->v;
     float w[TG_PAGE_TOKENS];
     uint32_t top = 0;
     for (int32_t j = first; j <= last; j++) {
-        w[j] = p[j] * tg_load_f16(v + n * TG_PAGE_TOKENS, (size_t)j);
+        w[j] = p[j] * scale(a->v, n, (size_t)j);
         top = TG_MAX(top, tg_f32_to_bits(w[j]) & 0x7fffffffu);
     }
-    float wmax = tg_f32_from_bits(top), winv = 255.0f / wmax;
+    float wmax = tg_f32_from_bits(top), winv = most / wmax;
     bool is_finite = top < 0x7f800000u, has_codes = is_finite && winv <= FLT_MAX;
-    float scale = has_codes ? wmax / 255.0f : is_finite ? 0 : NAN;
+    float unit = has_codes ? wmax / most : is_finite ? 0 : NAN;
     for (size_t d = 0; d < n; d++) {
         int32_t sum = 0;
         for (int32_t j = first; j <= last && has_codes; j++)
-            sum += (int32_t)rintf(w[j] * winv) * v[(size_t)(j / 4) * 4 * n + 4 * d + (size_t)j % 4];
-        o[d] = scale * (float)sum;
+            sum += (int32_t)rintf(w[j] * winv) * code(a->v, n, (size_t)j, d);
+        o[d] = unit * (float)sum;
     }
+}
+
+static int32_t load_code_q8(const void *v, size_t n, size_t j, size_t d)
+{
+    return ((const int8_t *)v)[j / 4 * 4 * n + 4 * d + j % 4];
+}
+
+static float load_scale_q8(const void *v, size_t n, size_t j)
+{
+    return tg_load_f16((const char *)v + n * TG_PAGE_TOKENS, j);
+}
+
+static void add_q8(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o)
+{
+    add_codes(a, first, last, p, o, 255, load_code_q8, load_scale_q8);
 }
 
 void tg_ref_attend_q8(const tg_attend *a)
@@ -240,6 +260,78 @@ void tg_ref_attend_q8(const tg_attend *a)
 void tg_ref_kv_query_q8(float *out, const float *q, int32_t head_dim)
 {
     tg_kv_query_q8(out, q, head_dim);
+}
+
+/* ---- q16 */
+
+static int32_t load_i16(const void *p, size_t i)
+{
+    int16_t x;
+    memcpy(&x, (const char *)p + 2 * i, sizeof x);
+    return x;
+}
+
+static size_t count_groups_q16(size_t n)
+{
+    return (n + TG_KV_Q16_GROUP - 1) / TG_KV_Q16_GROUP;
+}
+
+static float score_q16(const tg_attend *a, int query, size_t j)
+{
+    size_t n = (size_t)a->head_dim;
+    const char *q = (const char *)a->q[query], *k = a->k;
+    float dot = 0;
+    for (size_t g = 0; g < count_groups_q16(n); g++) {
+        int32_t sum = 0;
+        for (size_t d = TG_KV_Q16_GROUP * g; d < TG_MIN(n, TG_KV_Q16_GROUP * (g + 1)); d++)
+            sum += load_i16(q, d) * load_i16(k, d / 2 * 2 * TG_PAGE_TOKENS + 2 * j + d % 2);
+        float sk = tg_load_f32(k + 2 * n * TG_PAGE_TOKENS, g * TG_PAGE_TOKENS + j);
+        dot = fmaf((float)sum, a->scale * tg_load_f32(q + 2 * n, g) * sk, dot);
+    }
+    return dot;
+}
+
+static int32_t load_code_q16(const void *v, size_t n, size_t j, size_t d)
+{
+    return load_i16(v, j / 2 * 2 * n + 2 * d + j % 2);
+}
+
+static float load_scale_q16(const void *v, size_t n, size_t j)
+{
+    return tg_load_f32((const char *)v + 2 * n * TG_PAGE_TOKENS, j);
+}
+
+static void add_q16(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o)
+{
+    add_codes(a, first, last, p, o, TG_KV_Q16_TOP_WEIGHT, load_code_q16, load_scale_q16);
+}
+
+void tg_ref_attend_q16(const tg_attend *a)
+{
+    attend(a, TG_KV_Q16, score_q16, add_q16);
+}
+
+/* Codes of n numbers and their scale, which is returned. */
+static float code_q16(int16_t *code, const float *x, int32_t n, float most)
+{
+    uint32_t top = tg_kv_find_amax(x, n);
+    float amax = tg_f32_from_bits(top), inv = most / amax;
+    bool is_finite = top < 0x7f800000u, has_codes = is_finite && inv <= FLT_MAX;
+    for (int32_t i = 0; i < n; i++)
+        code[i] = has_codes ? (int16_t)rintf(x[i] * inv) : 0;
+    return has_codes ? amax / most : is_finite ? 0 : amax;
+}
+
+void tg_ref_kv_query_q16(float *out, const float *q, int32_t head_dim)
+{
+    char *codes = (char *)out, *scales = codes + 2 * head_dim;
+    for (int32_t d = 0; d < head_dim; d += TG_KV_Q16_GROUP, scales += sizeof(float)) {
+        int16_t code[TG_KV_Q16_GROUP];
+        int32_t n = TG_MIN(head_dim - d, TG_KV_Q16_GROUP);
+        float scale = code_q16(code, q + d, n, TG_KV_Q16_TOP);
+        memcpy(codes + 2 * d, code, 2 * (size_t)n);
+        memcpy(scales, &scale, sizeof scale);
+    }
 }
 
 /* ---- parts */
@@ -290,4 +382,23 @@ void tg_ref_kv_store_q8(void *k, void *v, int32_t slot, const float *key, const 
                         int32_t head_dim)
 {
     tg_kv_store_q8(k, v, slot, key, value, head_dim);
+}
+
+void tg_ref_kv_store_q16(void *k, void *v, int32_t slot, const float *key, const float *value,
+                         int32_t head_dim)
+{
+    int16_t code[MAX_DIM], *to_k = k, *to_v = v;
+    size_t n = (size_t)head_dim, at = (size_t)slot;
+    char *scales = (char *)k + 2 * n * TG_PAGE_TOKENS;
+    for (size_t d = 0; d < n; d += TG_KV_Q16_GROUP, scales += sizeof(float) * TG_PAGE_TOKENS) {
+        int32_t left = TG_MIN(head_dim - (int32_t)d, TG_KV_Q16_GROUP);
+        float scale = code_q16(code + d, key + d, left, TG_KV_Q16_TOP);
+        memcpy(scales + 4 * at, &scale, sizeof scale);
+    }
+    for (size_t d = 0; d < n; d++)
+        to_k[d / 2 * 2 * TG_PAGE_TOKENS + 2 * at + d % 2] = code[d];
+    float scale = code_q16(code, value, head_dim, TG_KV_Q16_TOP_VALUE);
+    for (size_t d = 0; d < n; d++)
+        to_v[at / 2 * 2 * n + 2 * d + at % 2] = code[d];
+    memcpy((char *)v + 2 * n * TG_PAGE_TOKENS + 4 * at, &scale, sizeof scale);
 }

@@ -179,16 +179,14 @@ static void body_attend(const tg_kernels *k, void *arg)
 
 static void bench_attend_of(check *c, tg_kv_type type)
 {
-    static const int32_t shapes[][2] = {{64, 3}, {64, 48}, {128, 4}, {256, 4}, {256, 48}};
+    static const int32_t shapes[][2] = {{64, 3},   {64, 60}, {128, 4},
+                                        {128, 60}, {256, 4}, {256, 60}};
     page *p = &bench_page;
     fill_floats(c, p->q, TG_COUNT(p->q), CALM);
-    for (size_t i = 0; i < sizeof p->k / 4; i++) { /* halves near 1, which is near 0.01 for f32 */
-        uint32_t u = 0x38003800 | (next_u32(c) & 0x87ff87ff);
-        memcpy(p->k + 4 * i, &u, 4);
-        memcpy(p->v + 4 * i, &u, 4);
-    }
     for (size_t s = 0; s < TG_COUNT(shapes); s++) {
         int32_t dim = shapes[s][0], n = shapes[s][1];
+        for (int32_t i = 0; i < TG_PAGE_TOKENS; i++)
+            c->ref->kv_store[type](p->k, p->v, i, p->q + i * dim, p->q + (63 - i) * dim, dim);
         for (int i = 0; i < n; i++) {
             p->rows[i] = p->q + i * dim;
             if (c->ref->kv_query[type]) {
@@ -234,6 +232,11 @@ static void bench_attend_q8(check *c)
     bench_attend_of(c, TG_KV_Q8);
 }
 
+static void bench_attend_q16(check *c)
+{
+    bench_attend_of(c, TG_KV_Q16);
+}
+
 static void bench_attend_f16(check *c)
 {
     bench_attend_of(c, TG_KV_F16);
@@ -243,12 +246,24 @@ static void body_kv_store(const tg_kernels *k, void *arg)
 {
     page *p = arg;
     for (int i = 0; i < 3; i++)
-        k->kv_store[TG_KV_F16](p->k, p->v, i, p->q, p->q + 64, 64);
+        k->kv_store[p->type](p->k, p->v, i, p->q, p->q + 64, 64);
+}
+
+static void bench_kv_store_of(check *c, tg_kv_type type)
+{
+    bench_page.type = type;
+    fill_floats(c, bench_page.q, 128, CALM);
+    print_time(c, "3 heads of 64", body_kv_store, &bench_page);
 }
 
 static void bench_kv_store(check *c)
 {
-    print_time(c, "3 heads of 64", body_kv_store, &bench_page);
+    bench_kv_store_of(c, TG_KV_F16);
+}
+
+static void bench_kv_store_q16(check *c)
+{
+    bench_kv_store_of(c, TG_KV_Q16);
 }
 
 /* ---- sampling */

@@ -38,20 +38,41 @@ static void make_ranges(check *c, attend_case *x, int shape)
 
 static size_t kv_bytes(tg_kv_type type, size_t dim)
 {
-    static const size_t per_dim[TG_KV_TYPE_COUNT] = {256, 128, 128, 68};
-    return per_dim[type] * dim;
+    static const size_t per_dim[TG_KV_TYPE_COUNT] = {256, 128, 128, 68, 128};
+    return per_dim[type] * dim + (type == TG_KV_Q16 ? (dim + 63) / 64 * 256 : 0);
+}
+
+static bool is_coded(tg_kv_type type)
+{
+    return type == TG_KV_Q8 || type == TG_KV_Q16;
+}
+
+/* Bytes before the scales of a half, and dimensions that share one of K. */
+static size_t code_bytes(tg_kv_type type, size_t dim)
+{
+    return type == TG_KV_Q8 ? 64 * dim : 128 * dim;
+}
+
+static size_t group_dims(tg_kv_type type)
+{
+    return type == TG_KV_Q8 ? 32 : 64;
+}
+
+static size_t run_of(tg_kv_type type)
+{
+    return type == TG_KV_BF16 || type == TG_KV_Q16 ? 2 : type == TG_KV_Q8 ? 4 : 1;
 }
 
 static size_t k_index(tg_kv_type type, size_t dim, size_t key, size_t d)
 {
-    size_t run = type == TG_KV_BF16 ? 2 : type == TG_KV_Q8 ? 4 : 1;
+    size_t run = run_of(type);
     (void)dim;
     return d / run * 64 * run + key * run + d % run;
 }
 
 static size_t v_index(tg_kv_type type, size_t dim, size_t key, size_t d)
 {
-    size_t run = type == TG_KV_BF16 ? 2 : type == TG_KV_Q8 ? 4 : 1;
+    size_t run = run_of(type);
     return key / run * dim * run + d * run + key % run;
 }
 
@@ -73,13 +94,23 @@ static uint16_t next_code_scale(check *c, mood how)
     return scale;
 }
 
-/* One element of K or V, or what may lie where nobody looks. */
-static void put_element(check *c, tg_kv_type type, uint8_t *half, size_t i, mood how, bool is_seen)
+/* A code of q16; WILD ones are the largest, whose sums are the largest there can be. */
+static int16_t next_code_q16(check *c, int32_t top, mood how)
+{
+    if (how == WILD && next_below(c, 16)) return (int16_t)(next_below(c, 8) ? top : -top);
+    return (int16_t)(next_below(c, 2 * top + 1) - top);
+}
+
+/* One element of K or V, or what may lie where nobody looks; `top` is the largest code of q16. */
+static void put_element(check *c, tg_kv_type type, uint8_t *half, size_t i, int32_t top, mood how,
+                        bool is_seen)
 {
     float x = NAN;
     uint16_t h = type == TG_KV_F16 ? 0x7e01 : 0xff81;
     uint8_t code = (uint8_t)next_u32(c);
+    int16_t wide = (int16_t)next_u32(c);
     if (is_seen) {
+        wide = next_code_q16(c, top, how);
         fill_floats(c, &x, 1, how);
         h = type == TG_KV_F16 ? next_scale(c) : next_bf16(c, how);
         if (type == TG_KV_F16 && how == POISONED && next_below(c, 2000) == 0)
@@ -90,12 +121,22 @@ static void put_element(check *c, tg_kv_type type, uint8_t *half, size_t i, mood
     if (type == TG_KV_F32) memcpy(half + 4 * i, &x, 4);
     if (type == TG_KV_F16 || type == TG_KV_BF16) memcpy(half + 2 * i, &h, 2);
     if (type == TG_KV_Q8) half[i] = code;
+    if (type == TG_KV_Q16) memcpy(half + 2 * i, &wide, 2);
 }
 
-static void put_scale(check *c, uint8_t *half, size_t dim, size_t i, mood how, bool is_seen)
+static void put_scale(check *c, tg_kv_type type, uint8_t *half, size_t dim, size_t i, mood how,
+                      bool is_seen)
 {
     uint16_t scale = is_seen ? next_code_scale(c, how) : 0x7e00;
-    memcpy(half + 64 * dim + 2 * i, &scale, 2);
+    float single = NAN;
+    if (is_seen) {
+        fill_floats(c, &single, 1, how);
+        single = fabsf(single) * 0x1p-11f;
+    }
+    if (type == TG_KV_Q8)
+        memcpy(half + code_bytes(type, dim) + 2 * i, &scale, 2);
+    else
+        memcpy(half + code_bytes(type, dim) + 4 * i, &single, 4);
 }
 
 static void make_page(check *c, attend_case *x, tg_kv_type type, mood how)
@@ -107,14 +148,13 @@ static void make_page(check *c, attend_case *x, tg_kv_type type, mood how)
         for (int i = 0; i < x->a.n_queries; i++)
             is_seen = is_seen || ((int32_t)j >= x->first[i] && (int32_t)j <= x->last[i]);
         for (size_t d = 0; d < dim; d++) {
-            put_element(c, type, k, k_index(type, dim, j, d), how, is_seen);
-            put_element(c, type, v, v_index(type, dim, j, d), how, is_seen);
+            put_element(c, type, k, k_index(type, dim, j, d), 5792, how, is_seen);
+            put_element(c, type, v, v_index(type, dim, j, d), 4095, how, is_seen);
             if (type == TG_KV_Q8) k[k_index(type, dim, j, d)] ^= 0x80;
         }
-        if (type != TG_KV_Q8) continue;
-        for (size_t g = 0; g < dim / 32; g++)
-            put_scale(c, k, dim, 64 * g + j, how, is_seen);
-        put_scale(c, v, dim, j, how, is_seen);
+        for (size_t d = 0; is_coded(type) && d < dim; d += group_dims(type))
+            put_scale(c, type, k, dim, d / group_dims(type) * 64 + j, how, is_seen);
+        if (is_coded(type)) put_scale(c, type, v, dim, j, how, is_seen);
     }
     x->a.k = k;
     x->a.v = v;
@@ -123,6 +163,7 @@ static void make_page(check *c, attend_case *x, tg_kv_type type, mood how)
 /* Bytes of a query as attend takes it. */
 static size_t query_bytes(tg_kv_type type, size_t dim)
 {
+    if (type == TG_KV_Q16) return 2 * dim + 4 * ((dim + 63) / 64);
     return type == TG_KV_BF16 ? 2 * dim : type == TG_KV_Q8 ? dim + dim / 4 : 4 * dim;
 }
 
@@ -283,26 +324,42 @@ static double half_value(tg_kv_type type, const void *half, size_t i)
     return type == TG_KV_F16 ? f16_value(h) : bf16_value(h);
 }
 
+static int32_t i16_at(const void *p, size_t i)
+{
+    return ((const int16_t *)p)[i];
+}
+
+/* Scale i of a half of a coded type. */
+static double scale_value(tg_kv_type type, size_t dim, const void *half, size_t i)
+{
+    const char *scales = (const char *)half + code_bytes(type, dim);
+    return half_value(type == TG_KV_Q8 ? TG_KV_F16 : TG_KV_F32, scales, i);
+}
+
 /* Element d of key j as the page says it. */
 static double key_value(const tg_attend *a, tg_kv_type type, size_t j, size_t d)
 {
     size_t dim = (size_t)a->head_dim, i = k_index(type, dim, j, d);
-    if (type != TG_KV_Q8) return half_value(type, a->k, i);
-    const uint8_t *k = a->k;
-    return (k[i] - 128.0) * half_value(TG_KV_F16, k + 64 * dim, d / 32 * 64 + j);
+    if (!is_coded(type)) return half_value(type, a->k, i);
+    double code = type == TG_KV_Q8 ? ((const uint8_t *)a->k)[i] - 128 : i16_at(a->k, i);
+    return code * scale_value(type, dim, a->k, d / group_dims(type) * 64 + j);
 }
 
-static double value_scale(const tg_attend *a, size_t j)
+static double value_scale(const tg_attend *a, tg_kv_type type, size_t j)
 {
-    const uint8_t *v = a->v;
-    return half_value(TG_KV_F16, v + 64 * (size_t)a->head_dim, j);
+    return scale_value(type, (size_t)a->head_dim, a->v, j);
+}
+
+static int32_t value_code(const tg_attend *a, tg_kv_type type, size_t i)
+{
+    return type == TG_KV_Q8 ? ((const int8_t *)a->v)[i] : i16_at(a->v, i);
 }
 
 static double value_value(const tg_attend *a, tg_kv_type type, size_t j, size_t d)
 {
     size_t dim = (size_t)a->head_dim, i = v_index(type, dim, j, d);
-    if (type != TG_KV_Q8) return half_value(type, a->v, i);
-    return ((const int8_t *)a->v)[i] * value_scale(a, j);
+    if (!is_coded(type)) return half_value(type, a->v, i);
+    return value_code(a, type, i) * value_scale(a, type, j);
 }
 
 static double query_value(const tg_attend *a, tg_kv_type type, int query, size_t d)
@@ -311,6 +368,10 @@ static double query_value(const tg_attend *a, tg_kv_type type, int query, size_t
     if (type == TG_KV_F32 || type == TG_KV_F16) return (double)((const float *)q)[d];
     if (type == TG_KV_BF16) return bf16_value(((const uint16_t *)q)[d]);
     float scale;
+    if (type == TG_KV_Q16) {
+        memcpy(&scale, (const char *)q + 2 * a->head_dim + 4 * (d / 64), 4);
+        return i16_at(q, d) * (double)scale;
+    }
     memcpy(&scale, (const char *)q + a->head_dim + 4 * (d / 32), 4);
     return ((const int8_t *)q)[d] * (double)scale / 32;
 }
@@ -336,8 +397,9 @@ static void truth_attend_query(check *c, const tg_attend *a, tg_kv_type type, in
     if (type == TG_KV_BF16) c_bound += 0x1p-8; /* probabilities keep 8 bits */
     for (int j = a->first[query]; j <= a->last[query]; j++)
         l += exp(s[j] - top);
-    for (int j = a->first[query]; j <= a->last[query] && type == TG_KV_Q8; j++)
-        wmax = fmax(wmax, exp(s[j] - top) * value_scale(a, (size_t)j));
+    for (int j = a->first[query]; j <= a->last[query] && is_coded(type); j++)
+        wmax = fmax(wmax, exp(s[j] - top) * value_scale(a, type, (size_t)j));
+    double step = wmax / (type == TG_KV_Q8 ? 255 : 8191); /* of the weights' codes */
     if (a->first[query] > a->last[query]) {
         if (a->m[query] != -INFINITY) fail_check("%s: m of nothing", c->what);
     } else {
@@ -350,11 +412,10 @@ static void truth_attend_query(check *c, const tg_attend *a, tg_kv_type type, in
             double x = exp(s[j] - top) * value_value(a, type, (size_t)j, d);
             o += x;
             sum += fabs(x);
-            if (type == TG_KV_Q8)
-                codes += abs(((const int8_t *)a->v)[v_index(type, n, (size_t)j, d)]);
+            if (is_coded(type)) codes += abs(value_code(a, type, v_index(type, n, (size_t)j, d)));
         }
         compare_bound(c, "o", d, (double)a->o[(size_t)query * n + d], o,
-                      c_bound * sum + codes * wmax / 510 * (1 + c_bound + 0x1p-20));
+                      c_bound * sum + codes * step / 2 * (1 + c_bound + 0x1p-20));
     }
 }
 
@@ -374,11 +435,13 @@ static void calm_halves(check *c, const tg_attend *a, tg_kv_type type)
 /* Scores of a few units, so that the softmax is no one-hot. */
 static void truth_attend_of(check *c, tg_kv_type type)
 {
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 24; i++) {
         attend_case x;
-        make_attend(c, &x, type, 64, 7, i / 2, CALM);
+        int32_t dim = i < 12 ? 64 : type == TG_KV_Q8 ? 96 : 72; /* more than one scale of K */
+        make_attend(c, &x, type, dim, 7, i % 12 / 2, CALM);
         x.a.cap = i % 2 ? 1.5f : 0;
-        snprintf(c->what, sizeof c->what, "ranges %d, cap %g", i / 2, (double)x.a.cap);
+        snprintf(c->what, sizeof c->what, "head_dim %d, ranges %d, cap %g", dim, i % 12 / 2,
+                 (double)x.a.cap);
         if (type == TG_KV_F16 || type == TG_KV_Q8) calm_halves(c, &x.a, type);
         run_attend(c, c->ref->attend[type], &x.a, 6);
         for (int j = 0; j < x.a.n_queries; j++)
@@ -418,6 +481,16 @@ static void check_attend_q8(check *c)
 static void truth_attend_q8(check *c)
 {
     truth_attend_of(c, TG_KV_Q8);
+}
+
+static void check_attend_q16(check *c)
+{
+    check_attend_of(c, TG_KV_Q16);
+}
+
+static void truth_attend_q16(check *c)
+{
+    truth_attend_of(c, TG_KV_Q16);
 }
 
 /* Blocks of one query as attend leaves them: apart by more than their length, some empty. */
@@ -668,7 +741,7 @@ static void check_q8_row(check *c, size_t dim, size_t slot, mood how)
         double scale = half_value(TG_KV_F16, k + 64 * dim, d / 32 * 64 + slot);
         compare_code(c, "k", d, k[k_index(TG_KV_Q8, dim, slot, d)] - 128.0, scale, want, mass);
         compare_code(c, "v", d, ((const int8_t *)v)[v_index(TG_KV_Q8, dim, slot, d)],
-                     value_scale(&a, slot), (double)value[d], 0);
+                     value_scale(&a, TG_KV_Q8, slot), (double)value[d], 0);
     }
 }
 
@@ -710,6 +783,91 @@ static void check_kv_query_q8(check *c)
             for (size_t e = 0; e < 32; e++)
                 codes += ((int8_t *)out)[d / 32 * 32 + e];
             if (codes != sum) fail_check("%s: the sum of codes is %d, not %d", c->what, sum, codes);
+        }
+    }
+}
+
+/* ---- q16 */
+
+/* code * scale is `want`, to half a scale and the roundings of scale and product. */
+static void compare_code_q16(check *c, const char *name, size_t d, int32_t code, double scale,
+                             double want)
+{
+    compare_bound(c, name, d, code * scale, want, scale * (0.5 + 5792 * 3 * 0x1p-24));
+}
+
+/* The scale of n numbers with codes up to `top`: their largest divided by it; or what is not
+ * finite, a NaN rather than an infinity; or 0 where they are so small that codes would overflow. */
+static void compare_scale_q16(check *c, const char *name, float got, const float *x, size_t n,
+                              float top)
+{
+    float most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = isnan(most) || isnan(x[i]) ? NAN : fmaxf(most, fabsf(x[i]));
+    float want = !isfinite(most) ? most : isfinite(top / most) ? most / top : 0;
+    compare_floats(c, name, &got, &want, 1);
+}
+
+static void check_q16_row(check *c, size_t dim, size_t slot, mood how)
+{
+    size_t bytes = kv_bytes(TG_KV_Q16, dim);
+    float *key = end_buffer(0, 4 * dim), *value = end_buffer(1, 4 * dim);
+    fill_floats(c, key, dim, how);
+    fill_floats(c, value, dim, how);
+    for (size_t d = 0; d < dim && next_below(c, 16) == 0; d++) /* none, or next to none */
+        key[d] = value[d] = how == WILD ? ldexpf(key[d], -126) : 0;
+    uint8_t *k = end_buffer(2, bytes), *v = end_buffer(3, bytes);
+    uint8_t *want_k = end_buffer(4, bytes), *want_v = end_buffer(5, bytes);
+    c->k->kv_store[TG_KV_Q16](k, v, (int32_t)slot, key, value, (int32_t)dim);
+    c->ref->kv_store[TG_KV_Q16](want_k, want_v, (int32_t)slot, key, value, (int32_t)dim);
+    compare_bytes(c, "k", k, want_k, bytes);
+    compare_bytes(c, "v", v, want_v, bytes);
+    double sv = scale_value(TG_KV_Q16, dim, v, slot);
+    compare_scale_q16(c, "scale of v", (float)sv, value, dim, 4095);
+    for (size_t d = 0; d < dim; d++) {
+        size_t at_k = k_index(TG_KV_Q16, dim, slot, d), at_v = v_index(TG_KV_Q16, dim, slot, d);
+        double sk = scale_value(TG_KV_Q16, dim, k, d / 64 * 64 + slot);
+        if (d % 64 == 0)
+            compare_scale_q16(c, "scale of k", (float)sk, key + d, TG_MIN(dim - d, 64), 5792);
+        if (sk > 0x1p-120 && isfinite(sk))
+            compare_code_q16(c, "k", d, i16_at(k, at_k), sk, (double)key[d]);
+        else if (i16_at(k, at_k) && !(sk > 0))
+            fail_check("%s: k[%zu] has a code without a scale", c->what, d);
+        if (sv > 0x1p-120 && isfinite(sv))
+            compare_code_q16(c, "v", d, i16_at(v, at_v), sv, (double)value[d]);
+    }
+}
+
+static void check_kv_store_q16(check *c)
+{
+    static const int32_t dims[] = {8, 64, 72, 96, 120, 128, 256, 512};
+    for (size_t i = 0; i < TG_COUNT(dims) * 64 * 3; i++) {
+        size_t dim = (size_t)dims[i / 192], slot = i % 64;
+        snprintf(c->what, sizeof c->what, "head_dim %zu, slot %zu, case %zu", dim, slot, i);
+        check_q16_row(c, dim, slot, (mood)(i / 64 % 3));
+    }
+}
+
+static void check_kv_query_q16(check *c)
+{
+    static const int32_t dims[] = {8, 24, 64, 72, 80, 128, 200, 256, 512};
+    for (size_t i = 0; i < TG_COUNT(dims) * 60; i++) {
+        size_t dim = (size_t)dims[i / 60], bytes = query_bytes(TG_KV_Q16, dim);
+        float *q = end_buffer(0, 4 * dim);
+        char *out = end_buffer(1, bytes), *want = end_buffer(2, bytes);
+        mood how = (mood)(i % N_MOODS);
+        fill_floats(c, q, dim, how);
+        snprintf(c->what, sizeof c->what, "head_dim %zu, case %zu", dim, i);
+        c->k->kv_query[TG_KV_Q16]((float *)(void *)out, q, (int32_t)dim);
+        c->ref->kv_query[TG_KV_Q16]((float *)(void *)want, q, (int32_t)dim);
+        compare_bytes(c, "query", out, want, bytes);
+        for (size_t d = 0; d < dim; d++) {
+            float scale;
+            memcpy(&scale, out + 2 * dim + 4 * (d / 64), 4);
+            if (d % 64 == 0)
+                compare_scale_q16(c, "scale of q", scale, q + d, TG_MIN(dim - d, 64), 5792);
+            if (scale > 0x1p-120f && isfinite(scale))
+                compare_code_q16(c, "q", d, i16_at(out, d), (double)scale, (double)q[d]);
         }
     }
 }

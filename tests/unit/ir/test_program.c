@@ -569,9 +569,15 @@ static void a_page_has_the_bytes_of_its_kv_type(void **state)
     assert_int_equal(tg_kv_page_bytes(&g, 2), numbers * 2);
     /* A byte each, and an f16 per 32 of K and, in as much room, per head of V. */
     assert_int_equal(tg_kv_page_bytes(&g, 3), numbers + numbers / 32 * 2);
+    /* Two bytes each, and in each half a float per position and 64 dimensions begun. */
+    assert_int_equal(tg_kv_page_bytes(&g, 4), numbers * 2 + numbers / 64 * 4);
+    g.head_dim = 72;
+    assert_int_equal(tg_kv_page_bytes(&g, 4), 2LL * 3 * 64 * 2 * (72 * 2 + 2 * 4));
     g.head_dim = 24;
     assert_int_equal(tg_kv_page_bytes(&g, 3), -1);
+    assert_int_equal(tg_kv_page_bytes(&g, 4), 2LL * 3 * 64 * 2 * (24 * 2 + 4));
     assert_string_equal(tg_kv_type_name(3), "q8");
+    assert_string_equal(tg_kv_type_name(4), "q16");
 }
 
 int main(void)
