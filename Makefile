@@ -60,6 +60,7 @@ TIER_OPT    := $(if $(filter release,$(V)),-O3)
 TIER_avx2   := $(TIER_OPT) -mavx2 -mfma -mf16c
 TIER_avx512 := $(TIER_OPT) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
 $(B)/kernel/avx2.o $(B)/kernel/avx2_%.o: TIER = $(TIER_avx2)
+$(B)/kernel/avx2_vnni.o $(B)/kernel/avx2_vnni_many.o: TIER = $(TIER_avx2) -mavxvnni
 $(B)/kernel/avx512.o $(B)/kernel/avx512_%.o: TIER = $(TIER_avx512)
 $(B)/kernel/avx512_attend_bf16.o: TIER = $(TIER_avx512) -mavx512bf16
 
@@ -102,7 +103,7 @@ TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/test_*.c test
 define link_test
 	@mkdir -p $(@D)
 	@echo '  LD $@'
-	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %parity.c tests/oracle/%.c %.a,$^) \
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -Itests $(LDFLAGS) $< $(filter %parity.c tests/oracle/%.c %.o %.a,$^) \
 	  -o $@ -lcmocka $(LDLIBS)
 endef
 .SECONDEXPANSION:
@@ -110,7 +111,11 @@ $(B)/tests/unit/%: tests/unit/%.c $$(call libs,$$(firstword $$(subst /, ,$$*))) 
 	$(link_test)
 $(B)/tests/equal/%: tests/equal/%.c $(call libs,prompt) $(B)/flags
 	$(link_test)
-$(B)/tests/kernels/%: tests/kernels/%.c $(wildcard tests/kernels/*.h) $(call libs,kernel) $(B)/flags
+# What AVX-VNNI multiplies, for machines that have AVX-512's vpdpbusd instead.
+EVEX := $(B)/tests/kernels/evex_vnni.o $(B)/tests/kernels/evex_vnni_many.o
+$(EVEX): $(B)/tests/kernels/evex_%.o: src/kernel/avx2_%.c tools/evex $(B)/flags
+	@mkdir -p $(@D); tools/evex $@ $< "$(CC)" $(CFLAGS) $(TIER_avx2) -mavxvnni
+$(B)/tests/kernels/%: tests/kernels/%.c $(wildcard tests/kernels/*.h) $(EVEX) $(call libs,kernel) $(B)/flags
 	$(link_test)
 $(B)/tests/parity/%: tests/parity/%.c $(wildcard tests/parity/parity.* tests/oracle/*.[ch]) $(call libs,api) $(B)/flags
 	$(link_test)
@@ -124,11 +129,9 @@ $(B)/fuzz/%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(call libs,api) $(B)/flags
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(filter fuzz,$(V)),-fsanitize=fuzzer,tests/fuzz/driver.c) $< \
 	  $(filter %.a,$^) -o $@ $(LDLIBS)
 fuzz: $(FUZZ:%=$(B)/fuzz/%)
-fuzz-seeds: fuzz
-	@tools/run-fuzz-seeds $(B)
+fuzz-seeds: fuzz ; @tools/run-fuzz-seeds $(B)
 tests: $(TESTS)
-test: tests
-	@tools/run-tests $(TESTS)
+test: tests ; @tools/run-tests $(TESTS)
 
 # Every header compiles alone, a tier's with its flags; the public ones as C++ too.
 headers:
@@ -138,12 +141,9 @@ headers:
 	@for h in $(wildcard include/*.h); do \
 	  echo "#include \"$$h\"" | g++ -Wall -Wextra -Werror -Iinclude -I. -fsyntax-only -xc++ - || exit 1; done
 
-install: all $(B)/libtrigraph.a
-	@tools/install $(B) $(PREFIX) $(DESTDIR)
-goldens: # what transformers says of the real models, anew
-	@"$$(tools/venv)" tools/goldens
+install: all $(B)/libtrigraph.a ; @tools/install $(B) $(PREFIX) $(DESTDIR)
+goldens: ; @"$$(tools/venv)" tools/goldens # what transformers says of the real models, anew
 peers: all # ratios to llama.cpp, both run in rotation
 	@tools/peers && tests/bench/compare
-clean:
-	rm -rf $(B)
+clean: ; rm -rf $(B)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -86,8 +86,9 @@ static void note_dispatch(const tg_device *d)
             tg_kernels_fill(&k, (tg_cpu_tier)t);
             if (k.matmul[l] == d->kernels.matmul[l]) break;
         }
-        tg_log_note("dispatch", "matmul %s: %s%s", tg_layout_rows[l].name,
-                    tg_cpu_tier_name((tg_cpu_tier)t),
+        bool is_vnni = t == TG_CPU_AVX2 && tg_layout_rows[l].is_quantized && tg_cpu_has_avx_vnni();
+        tg_log_note("dispatch", "matmul %s: %s%s%s", tg_layout_rows[l].name,
+                    tg_cpu_tier_name((tg_cpu_tier)t), is_vnni ? " with AVX-VNNI" : "",
                     t < (int32_t)d->tier ? " (no faster kernel in this tier)" : "");
     }
 }

@@ -2,6 +2,8 @@
  * avx2.c - element-wise kernels and the table of the avx2 tier. */
 #include "kernel/avx2.h"
 
+#include "kernel/cpu.h"
+
 #include <math.h>
 
 /* ---- quantize */
@@ -219,6 +221,8 @@ void tg_kernels_fill_avx2(tg_kernels *k)
     k->sample_row = tg_avx2_sample_row;
     k->sum_words = tg_avx2_sum_words;
     k->sum_products = tg_avx2_sum_products;
+    bool has_vnni = tg_cpu_has_avx_vnni();
     for (int l = 0; l < TG_LAYOUT_COUNT; l++)
-        k->matmul[l] = tg_avx2_matmul[l];
+        k->matmul[l] =
+            has_vnni && tg_avx2_vnni_matmul[l] ? tg_avx2_vnni_matmul[l] : tg_avx2_matmul[l];
 }

@@ -16,6 +16,14 @@ enum { TG_AVX2_OPERANDS = 8, TG_AVX2_HALVES = 2 };
  * a group on the stack. */
 #define TG_PIN(sum) __asm__("" : "+x"(sum))
 
+#if defined(__AVXVNNI__)
+/* acc plus, in every lane, four unsigned bytes times four signed ones: exact. */
+TG_INLINE __m256i tg_dot4(__m256i acc, __m256i u, __m256i s)
+{
+    return _mm256_dpbusd_avx_epi32(acc, u, s);
+}
+#endif
+
 /* ---- what follows the dot product (contract 8) */
 
 /* Rows 8 half .. 8 half + 7 of a tile for one token. */

@@ -36,9 +36,10 @@ enum {
     L7B_AVX512DQ = 1 << 17,
     L7B_AVX512BW = 1 << 30,
     L7C_VNNI = 1 << 11,
-    L71A_AVX512_BF16 = 1 << 5, /* leaf 7, subleaf 1, EAX */
-    XCR0_YMM = 0x06,           /* SSE and AVX state */
-    XCR0_ZMM = 0xe6            /* with mask registers, upper halves and registers 16..31 */
+    L71A_AVX_VNNI = 1 << 4, /* leaf 7, subleaf 1, EAX */
+    L71A_AVX512_BF16 = 1 << 5,
+    XCR0_YMM = 0x06, /* SSE and AVX state */
+    XCR0_ZMM = 0xe6  /* with mask registers, upper halves and registers 16..31 */
 };
 #define L7B_AVX512VL (1u << 31)
 
@@ -67,6 +68,13 @@ tg_cpu_tier tg_cpu_detect(void)
     if (!has_bits(b, wide) || !has_bits(c, L7C_VNNI) || !has_bits(xcr0, XCR0_ZMM))
         return TG_CPU_AVX2;
     return TG_CPU_AVX512;
+}
+
+bool tg_cpu_has_avx_vnni(void)
+{
+    uint32_t a, b, c, d;
+    return tg_cpu_detect() >= TG_CPU_AVX2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           has_bits(a, L71A_AVX_VNNI);
 }
 
 bool tg_cpu_has_bf16(void)
@@ -105,6 +113,11 @@ bool tg_cpu_gains_by_pairs(tg_cpu_tier t)
 tg_cpu_tier tg_cpu_detect(void)
 {
     return TG_CPU_REF;
+}
+
+bool tg_cpu_has_avx_vnni(void)
+{
+    return false;
 }
 
 bool tg_cpu_has_bf16(void)

@@ -23,6 +23,8 @@ tg_cpu_tier tg_cpu_detect(void);
  * or unavailable names: TG_E_ARGUMENT with the list of those that would do. */
 TG_MUST_USE tg_status tg_cpu_choose(tg_cpu_tier *out, const char *name, tg_err *e);
 
+/* Whether an AVX2 machine has vpdpbusd of 256 bits too, as AVX-VNNI encodes it. */
+bool tg_cpu_has_avx_vnni(void);
 /* Whether an AVX-512 machine has vdpbf16ps too. */
 bool tg_cpu_has_bf16(void);
 

@@ -137,38 +137,41 @@ static void bench_matmul(check *c)
     bench_matmul_of(c, current_layout);
 }
 
-static void run_entry(const options *o, tg_cpu_tier tier, const kernel_case *x, const tg_kernels *k,
-                      const tg_kernels *before, const tg_kernels *ref)
+/* A table of kernels and what it is called; `before` has those that were checked already. */
+typedef struct table {
+    const char *name;
+    bool is_ref;
+    tg_kernels k, before, ref;
+} table;
+
+static void run_entry(const options *o, const table *t, const kernel_case *x)
 {
-    const char *tier_name = tg_cpu_tier_name(tier);
-    bool is_new = tier == TG_CPU_REF || get_entry(k, x->at) != get_entry(before, x->at);
+    const char *tier_name = t->name;
+    bool is_new = t->is_ref || get_entry(&t->k, x->at) != get_entry(&t->before, x->at);
     if (!is_new || (o->kernel && !strstr(x->name, o->kernel))) return;
     current_layout = x->layout;
     if (o->is_list) {
         printf("%s/%s\n", tier_name, x->name);
         return;
     }
-    check c = {.k = k, .ref = ref};
+    check c = {.k = &t->k, .ref = &t->ref};
     if (o->is_bench) {
         printf("%s/%s\n", tier_name, x->name);
         c.rng = tg_test_seed();
         if (x->bench) x->bench(&c);
         return;
     }
-    bool is_itself = tier == TG_CPU_REF && (x->truth || x->check == check_sample_row);
+    bool is_itself = t->is_ref && (x->truth || x->check == check_sample_row);
     if (!is_itself) run_case(tier_name, x->name, "", x->check, &c);
-    if (tier == TG_CPU_REF && x->truth)
+    if (t->is_ref && x->truth)
         run_case(tier_name, x->name, " against double precision", x->truth, &c);
 }
 
-static void run_tier(const options *o, tg_cpu_tier tier)
+static void run_table(const options *o, const table *t)
 {
-    tg_kernels k, before = {0}, ref;
-    tg_kernels_fill_ref(&ref);
-    tg_kernels_fill(&k, tier);
-    if (tier != TG_CPU_REF) tg_kernels_fill(&before, (tg_cpu_tier)((int)tier - 1));
+    if (o->tier && strcmp(o->tier, t->name) != 0) return;
     for (size_t i = 0; i < TG_COUNT(cases); i++)
-        run_entry(o, tier, &cases[i], &k, &before, &ref);
+        run_entry(o, t, &cases[i]);
     for (int l = 0; l < TG_LAYOUT_COUNT; l++) {
         char name[2][64];
         snprintf(name[0], sizeof name[0], "matmul_%s", tg_layout_rows[l].name);
@@ -177,9 +180,33 @@ static void run_tier(const options *o, tg_cpu_tier tier)
         kernel_case m = {name[0],      ENTRY(matmul) + step, check_matmul,
                          truth_matmul, bench_matmul,         (tg_layout)l};
         kernel_case e = {name[1], ENTRY(embed) + step, check_embed, NULL, NULL, (tg_layout)l};
-        run_entry(o, tier, &m, &k, &before, &ref);
-        run_entry(o, tier, &e, &k, &before, &ref);
+        run_entry(o, t, &m);
+        run_entry(o, t, &e);
     }
+}
+
+static void run_tier(const options *o, tg_cpu_tier tier)
+{
+    table t = {.name = tg_cpu_tier_name(tier), .is_ref = tier == TG_CPU_REF};
+    tg_kernels_fill_ref(&t.ref);
+    tg_kernels_fill(&t.k, tier);
+    if (!t.is_ref) tg_kernels_fill(&t.before, (tg_cpu_tier)((int)tier - 1));
+    run_table(o, &t);
+}
+
+/* Products of the avx2 tier that the dispatcher does not choose on every machine: the plain ones,
+ * where it took those with AVX-VNNI; and those with the encoding of AVX-512 (see the Makefile). */
+extern tg_matmul_fn *const tg_avx2_matmul[TG_LAYOUT_COUNT], *const tg_evex_matmul[TG_LAYOUT_COUNT];
+
+static void run_products(const options *o, const char *name, tg_matmul_fn *const *matmul)
+{
+    table t = {.name = name};
+    tg_kernels_fill_ref(&t.ref);
+    tg_kernels_fill(&t.before, TG_CPU_AVX2);
+    t.k = t.before;
+    for (int l = 0; l < TG_LAYOUT_COUNT; l++)
+        if (matmul[l]) t.k.matmul[l] = matmul[l];
+    run_table(o, &t);
 }
 
 int main(int argc, char **argv)
@@ -204,8 +231,9 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     tg_fp_begin();
     for (int t = 0; t <= (int)tg_cpu_detect(); t++)
-        if (!o.tier || !strcmp(o.tier, tg_cpu_tier_name((tg_cpu_tier)t)))
-            run_tier(&o, (tg_cpu_tier)t);
+        run_tier(&o, (tg_cpu_tier)t);
+    if (tg_cpu_detect() >= TG_CPU_AVX2) run_products(&o, "avx2-plain", tg_avx2_matmul);
+    if (tg_cpu_detect() >= TG_CPU_AVX512) run_products(&o, "avx2-evex", tg_evex_matmul);
     if (o.is_list || o.is_bench) return 0;
     printf("[  PASSED  ] %d test(s).\n", n_passed);
     if (n_failed) printf("[  FAILED  ] %d test(s).\n", n_failed);

@@ -4,6 +4,7 @@
 #include "kernel/kernel.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static void a_named_tier_is_chosen_and_an_unknown_one_refused(void **state)
 {
@@ -43,6 +44,31 @@ static bool may_be_null(const tg_kernels *k, size_t at)
     const char *entry = (const char *)k + at;
     return entry == (const char *)&k->kv_query[TG_KV_F32] ||
            entry == (const char *)&k->kv_query[TG_KV_F16];
+}
+
+/* Whether Linux lists the feature for the first processor; -1 where it does not say. */
+static int find_flag(const char *name)
+{
+    static char text[8192];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    size_t n = f ? fread(text, 1, sizeof text - 2, f) : 0;
+    if (f) fclose(f);
+    text[n] = '\0';
+    char *flags = strstr(text, "\nflags"), *end = flags ? strchr(flags + 1, '\n') : NULL;
+    if (!end) return -1;
+    memcpy(end, " ", 2);
+    char word[64];
+    snprintf(word, sizeof word, " %s ", name);
+    return strstr(flags, word) != NULL;
+}
+
+static void features_beside_the_tiers_are_those_that_linux_lists(void **state)
+{
+    (void)state;
+    int vnni = find_flag("avx_vnni"), bf16 = find_flag("avx512_bf16");
+    if (vnni < 0 || bf16 < 0) skip();
+    assert_int_equal(tg_cpu_has_avx_vnni(), vnni && tg_cpu_detect() >= TG_CPU_AVX2);
+    assert_int_equal(tg_cpu_has_bf16(), bf16 && tg_cpu_detect() >= TG_CPU_AVX512);
 }
 
 static void every_tier_fills_every_entry(void **state)
@@ -164,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_named_tier_is_chosen_and_an_unknown_one_refused),
         cmocka_unit_test(the_environment_lowers_the_tier),
+        cmocka_unit_test(features_beside_the_tiers_are_those_that_linux_lists),
         cmocka_unit_test(every_tier_fills_every_entry),
         cmocka_unit_test(rows_of_activations_do_not_overlap),
         cmocka_unit_test(a_map_counts_its_wide_groups_in_order),
