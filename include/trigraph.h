@@ -48,7 +48,7 @@ typedef struct tg_export_options {
     bool has_speculation;    /* false: K is 4 */
     const char *weights;     /* "auto", "f32", "bf16", "f16", "q8_0", "q4_0", "q4_1", "q5_1" */
     const char *activations; /* "int8" (16 bits for few groups of outliers), "int16" */
-    const char *kv;          /* "f16", "bf16", "q16", "q8", "f32" */
+    const char *kv;          /* "q16", "f16", "bf16", "q8", "f32" */
     bool is_forced;          /* replace an existing artifact */
     /* Called now and then; true ends the export cleanly with TG_E_CANCELLED. */
     bool (*progress)(void *context, int64_t done_bytes, int64_t total_bytes);

@@ -37,12 +37,12 @@ typedef struct tg_export_config {
     int32_t speculation; /* K + 1: 0 is the default (K = 4), 1 is none */
     tg_weights_mode weights;
     tg_activations activations;
-    int32_t kv_type; /* tg_kv_type + 1; 0: f32 with TG_WEIGHTS_F32, else f16 */
+    int32_t kv_type; /* tg_kv_type + 1; 0: f32 with TG_WEIGHTS_F32, else q16 */
     bool is_watched; /* every layer computes all tokens, for who looks at them; not of the file */
 } tg_export_config;
 
 /* Reads {"batch": 1, "max_length": 4096, "context_buckets": [32, 128], "speculation": 4, "weights":
- * "auto", "activations": "int8", "kv": "f16"}; only keys present change *c. Unknown keys name the
+ * "auto", "activations": "int8", "kv": "q16"}; only keys present change *c. Unknown keys name the
  * nearest known. */
 TG_MUST_USE tg_status tg_export_config_read(tg_export_config *c, const json_t *object,
                                             const char *name, tg_err *e);

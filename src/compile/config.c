@@ -131,7 +131,7 @@ static void fill_defaults(tg_export_config *c, const tg_hparams *h)
     /* What the model was made for: beyond it, rope scaling would change short texts too. */
     if (c->max_length == 0)
         c->max_length = TG_MIN(TG_MIN(h->max_positions, most_positions(h)), DEFAULT_LENGTH);
-    if (c->kv_type == 0) c->kv_type = 1 + (c->weights == TG_WEIGHTS_F32 ? TG_KV_F32 : TG_KV_F16);
+    if (c->kv_type == 0) c->kv_type = 1 + (c->weights == TG_WEIGHTS_F32 ? TG_KV_F32 : TG_KV_Q16);
     if (c->speculation == 0)
         c->speculation = 1 + TG_MAX(0, TG_MIN(DEFAULT_SPECULATION, c->max_length - 1));
     if (c->n_context_buckets > 0) return;

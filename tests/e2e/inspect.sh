@@ -13,11 +13,12 @@ kv() { # BYTES ARGUMENTS...
     tri inspect "$TINY" --json "$@"
     check "keys and values with $* take $bytes bytes" is_same "$(json out "d['memory']['kv_bytes']")" "$bytes"
 }
-kv $((256 * 64 * 2)) --batch 1
-kv $((3 * 128 * 64 * 2)) --batch 3 --max-length 100
+# q16 has a float for each half of a layer's head.
+kv $((256 * (64 * 2 + 2 * 2 * 4))) --batch 1
+kv $((3 * 128 * (64 * 2 + 2 * 2 * 4))) --batch 3 --max-length 100
 kv $((3 * 128 * 64 * 4)) --batch 3 --context 100 --kv f32
-kv $((256 * 64 * 2)) --weights q8_0
-kv $((256 * (64 * 2 + 2 * 2 * 4))) --kv q16 # and a float per half of a layer's head
+kv $((256 * (64 * 2 + 2 * 2 * 4))) --weights q8_0
+kv $((256 * 64 * 2)) --kv f16
 for w in f32 q8_0 q4_1; do
     tri inspect "$TINY" --json --weights $w --batch 2
     cp out said

@@ -88,10 +88,11 @@ check "bench without --profile prints no operations" is_same "$(grep -c 'GMAC/s'
 tri bench m.tg -p 16 -n 4 -r 1 --profile
 check "bench --profile prints what a token step costs" grep -q '^| glu_matmul gate .* %' out
 tri bench m.tg -p 16 -n 4 -r 1 --profile --json
+# Of the prompt the last layer's gated unit sees the one row whose logits are wanted.
 check "a profile has the products of the model's shape" has_json out "[1 / (got == want) for c in
- [json.load(open('$TINY/config.json'))] for kind, tokens in (('context', 16), ('token', 3)) for got, want in
+ [json.load(open('$TINY/config.json'))] for kind, tokens, last in (('context', 16, 1), ('token', 3, 3)) for got, want in
  [(d['profile'][kind]['operations']['glu_matmul gate']['products'],
-   tokens * c['num_hidden_layers'] * 2 * c['hidden_size'] * c['intermediate_size'])]]"
+   (tokens * (c['num_hidden_layers'] - 1) + last) * 2 * c['hidden_size'] * c['intermediate_size'])]]"
 check "a profile has the products of the positions seen" has_json out "[1 / (got == want) for c in
  [json.load(open('$TINY/config.json'))] for kind, seen in (('context', range(1, 17)), ('token', (17, 18, 19))) for got, want in
  [(d['profile'][kind]['operations']['attention']['products'],

@@ -251,6 +251,7 @@ static void every_kv_type_has_one_answer_to_the_bit(void **state)
 {
     (void)state;
     check_kv_type("f32");
+    check_kv_type("f16");
     check_kv_type("bf16");
     check_kv_type("q8");
     check_kv_type("q16");

@@ -41,7 +41,7 @@ static void nothing_said_means_the_documented_defaults(void **state)
     assert_int_equal(c.context_buckets[1], 128);
     assert_int_equal(c.context_buckets[2], 512);
     assert_int_equal(c.speculation - 1, 4);
-    assert_int_equal(c.kv_type - 1, TG_KV_F16);
+    assert_int_equal(c.kv_type - 1, TG_KV_Q16);
     c = (tg_export_config){0};
     assert_string_equal(apply(&c, "{\"weights\": \"f32\"}"), "");
     assert_int_equal(c.kv_type - 1, TG_KV_F32);
@@ -158,7 +158,7 @@ static void the_canonical_form_reads_back_as_the_same_config(void **state)
         tg_buf_cstr(&first),
         "{\"batch\": 2, \"max_length\": 4096, \"context_buckets\": [32, 128, 512], "
         "\"speculation\": 0, \"weights\": \"q4_0\", \"activations\": \"int8\", \"kv\": "
-        "\"f16\"}");
+        "\"q16\"}");
     assert_string_equal(apply(&b, first.ptr), "");
     assert_memory_equal(&a, &b, sizeof a);
     json_t *again = tg_export_config_print(&b);
