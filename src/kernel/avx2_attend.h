@@ -216,12 +216,6 @@ TG_INLINE void tg_pass_find_top(const tg_pass *x, tg_kv_type type, int32_t j, bo
     tg_v16_store(lanes, 16, top);
 }
 
-/* Behind the codes of a half. */
-TG_INLINE const float *tg_pass_q16_scales(const void *half, int64_t dim)
-{
-    return (const float *)(const void *)((const char *)half + 2 * dim * TG_PAGE_TOKENS);
-}
-
 /* Probabilities of n <= 2 queries, +0 where they do not see, and the sum of each lane. Of q16 they
  * become weights, whose maximum of each lane is kept too. */
 TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int32_t j, int n, bool is_edge)
@@ -235,7 +229,7 @@ TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int32_t j, int 
         e[i] = tg_v16_sub(tg_v16_load(p + 16 * i, 16), tg_v16_set(top[i / TG_PASS_REGS]));
     tg_v16_exp_each(e, n * TG_PASS_REGS);
     tg_v16 sum[2] = {tg_v16_set(0), tg_v16_set(0)}, heavy[2] = {tg_v16_set(0), tg_v16_set(0)};
-    const float *sv = type == TG_KV_Q16 ? tg_pass_q16_scales(x->v, x->dim) : NULL;
+    const float *sv = type == TG_KV_Q16 ? x->v : NULL; /* scales come first */
     TG_UNROLL
     for (int i = 0; i < n * TG_PASS_REGS; i++) {
         int k = i / TG_PASS_REGS, r = i % TG_PASS_REGS;

@@ -46,7 +46,8 @@ TG_INLINE void tg_q16_score(const tg_pass *x, int n, int64_t r, int n_regs, int6
     }
     tg_feed_ask(&feed, n_regs); /* as many lines as the group's scales have */
     x->t->feed = feed;
-    const float *scales = tg_pass_q16_scales(x->k, x->dim) + g * TG_PAGE_TOKENS + 16 * r;
+    const char *half_end = (const char *)x->k + 2 * x->dim * TG_PAGE_TOKENS;
+    const float *scales = (const float *)(const void *)half_end + g * TG_PAGE_TOKENS + 16 * r;
     TG_UNROLL
     for (int j = 0; j < n; j++) {
         tg_v16 sq = tg_v16_set(x->scale * tg_q16_load_scale(x->q[j], x->dim / 2 + g));
@@ -86,6 +87,7 @@ TG_INLINE void tg_q16_add_dims(const tg_pass *x, tg_pass_dims z)
         for (int r = 0; r < z.n_regs; r++)
             i[j][r] = tg_i16_set(0);
     }
+    const char *codes = (const char *)x->v + TG_KV_Q16_HEAD;
     tg_feed feed = x->t->feed;
     int64_t end = (x->high + 1) / 2;
     for (int64_t two = x->low / 2; two < end; two++) {
@@ -94,7 +96,7 @@ TG_INLINE void tg_q16_add_dims(const tg_pass *x, tg_pass_dims z)
         tg_feed_ask(&feed, z.n_regs);
         TG_UNROLL
         for (int r = 0; r < z.n_regs; r++)
-            v[r] = tg_i16_load((const char *)x->v + 4 * (at + 16 * r), z.lanes);
+            v[r] = tg_i16_load(codes + 4 * (at + 16 * r), z.lanes);
         TG_UNROLL
         for (int j = 0; j < z.n; j++)
             tg_pass_multiply_pairs(z.n, z.n_regs, x->p + j * TG_PAGE_TOKENS + two, v, i[j]);
@@ -113,11 +115,11 @@ TG_INLINE void tg_q16_add_dims(const tg_pass *x, tg_pass_dims z)
 TG_INLINE void tg_q16_add_all(const tg_pass *x, int n, int regs)
 {
     int64_t d = 0;
+    tg_feed_ask(&x->t->feed, TG_PASS_REGS); /* scales */
     for (; d + 16 * regs <= x->dim; d += 16 * regs)
         tg_q16_add_dims(x, (tg_pass_dims){n, regs, d, 16});
     for (; d < x->dim; d += 16)
         tg_q16_add_dims(x, (tg_pass_dims){n, 1, d, x->dim - d});
-    tg_feed_ask(&x->t->feed, TG_PASS_REGS); /* scales */
 }
 
 /* ---- codes of queries, keys and values */
@@ -155,7 +157,7 @@ TG_INLINE void tg_q16_store(void *k, void *v, int32_t slot, const float *key, co
 {
     _Alignas(64) int16_t code[TG_Q16_MAX_DIM];
     char *to_k = (char *)k + 4 * slot;
-    char *to_v = (char *)v + slot / 2 * 4 * (int64_t)head_dim + slot % 2 * 2;
+    char *to_v = (char *)v + TG_KV_Q16_HEAD + slot / 2 * 4 * (int64_t)head_dim + slot % 2 * 2;
     char *scales = (char *)k + 2 * (int64_t)head_dim * TG_PAGE_TOKENS + 4 * slot;
     for (int32_t d = 0; d < head_dim; d += TG_KV_Q16_GROUP, scales += 4 * TG_PAGE_TOKENS) {
         int32_t n = TG_MIN(head_dim - d, TG_KV_Q16_GROUP);
@@ -167,7 +169,7 @@ TG_INLINE void tg_q16_store(void *k, void *v, int32_t slot, const float *key, co
     float scale = tg_q16_code(code, value, head_dim, TG_KV_Q16_TOP_VALUE);
     for (int32_t d = 0; d < head_dim; d++)
         memcpy(to_v + 4 * (int64_t)d, code + d, 2);
-    memcpy((char *)v + 2 * (int64_t)head_dim * TG_PAGE_TOKENS + 4 * slot, &scale, sizeof scale);
+    memcpy((char *)v + 4 * slot, &scale, sizeof scale);
 }
 
 #endif

@@ -218,8 +218,8 @@ typedef void tg_embed_fn(const tg_embed *x);
  *              [head_dim / 32][64 keys]; V [64 keys / 4][head_dim][4 keys] of int8, then f16 scales
  *              [64 keys]; head_dim is a multiple of 32, each half has 68 head_dim bytes
  *   q16        K [head_dim / 2][64 keys][2 dims] of int16, then float scales [head_dim / 64,
- *              rounded up][64 keys]; V [64 keys / 2][head_dim][2 keys] of int16, then float scales
- *              [64 keys], and nothing behind them up to the size of K */
+ *              rounded up][64 keys]; V float scales [64 keys], which are wanted before the codes,
+ *              then [64 keys / 2][head_dim][2 keys] of int16, and nothing up to the size of K */
 typedef enum tg_kv_type {
     TG_KV_F32,
     TG_KV_F16,
@@ -232,6 +232,7 @@ typedef enum tg_kv_type {
 enum {
     TG_KV_GROUP = 32,           /* dimensions of q8 that share a scale of k or q */
     TG_KV_Q16_GROUP = 64,       /* and of q16 */
+    TG_KV_Q16_HEAD = 256,       /* bytes of scales before the codes of V */
     TG_KV_Q16_TOP = 5792,       /* the largest code of k and q, */
     TG_KV_Q16_TOP_VALUE = 4095, /* of v, */
     TG_KV_Q16_TOP_WEIGHT = 8191 /* and of what multiplies v */

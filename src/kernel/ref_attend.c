@@ -293,12 +293,13 @@ static float score_q16(const tg_attend *a, int query, size_t j)
 
 static int32_t load_code_q16(const void *v, size_t n, size_t j, size_t d)
 {
-    return load_i16(v, j / 2 * 2 * n + 2 * d + j % 2);
+    return load_i16((const char *)v + TG_KV_Q16_HEAD, j / 2 * 2 * n + 2 * d + j % 2);
 }
 
 static float load_scale_q16(const void *v, size_t n, size_t j)
 {
-    return tg_load_f32((const char *)v + 2 * n * TG_PAGE_TOKENS, j);
+    (void)n;
+    return tg_load_f32(v, j);
 }
 
 static void add_q16(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o)
@@ -387,7 +388,7 @@ void tg_ref_kv_store_q8(void *k, void *v, int32_t slot, const float *key, const 
 void tg_ref_kv_store_q16(void *k, void *v, int32_t slot, const float *key, const float *value,
                          int32_t head_dim)
 {
-    int16_t code[MAX_DIM], *to_k = k, *to_v = v;
+    int16_t code[MAX_DIM], *to_k = k, *to_v = (int16_t *)v + TG_KV_Q16_HEAD / 2;
     size_t n = (size_t)head_dim, at = (size_t)slot;
     char *scales = (char *)k + 2 * n * TG_PAGE_TOKENS;
     for (size_t d = 0; d < n; d += TG_KV_Q16_GROUP, scales += sizeof(float) * TG_PAGE_TOKENS) {
@@ -400,5 +401,5 @@ void tg_ref_kv_store_q16(void *k, void *v, int32_t slot, const float *key, const
     float scale = code_q16(code, value, head_dim, TG_KV_Q16_TOP_VALUE);
     for (size_t d = 0; d < n; d++)
         to_v[at / 2 * 2 * n + 2 * d + at % 2] = code[d];
-    memcpy((char *)v + 2 * n * TG_PAGE_TOKENS + 4 * at, &scale, sizeof scale);
+    memcpy((char *)v + 4 * at, &scale, sizeof scale);
 }

@@ -48,9 +48,10 @@ static bool is_coded(tg_kv_type type)
 }
 
 /* Bytes before the scales of a half, and dimensions that share one of K. */
-static size_t code_bytes(tg_kv_type type, size_t dim)
+static size_t scales_at(tg_kv_type type, bool is_v, size_t dim)
 {
-    return type == TG_KV_Q8 ? 64 * dim : 128 * dim;
+    if (type == TG_KV_Q16) return is_v ? 0 : 128 * dim;
+    return 64 * dim;
 }
 
 static size_t group_dims(tg_kv_type type)
@@ -72,8 +73,8 @@ static size_t k_index(tg_kv_type type, size_t dim, size_t key, size_t d)
 
 static size_t v_index(tg_kv_type type, size_t dim, size_t key, size_t d)
 {
-    size_t run = run_of(type);
-    return key / run * dim * run + d * run + key % run;
+    size_t run = run_of(type), first = type == TG_KV_Q16 ? 128 : 0; /* 64 scales before the codes */
+    return first + key / run * dim * run + d * run + key % run;
 }
 
 /* Any bf16; WILD ones may be so small that products vanish. */
@@ -124,7 +125,8 @@ static void put_element(check *c, tg_kv_type type, uint8_t *half, size_t i, int3
     if (type == TG_KV_Q16) memcpy(half + 2 * i, &wide, 2);
 }
 
-static void put_scale(check *c, tg_kv_type type, uint8_t *half, size_t dim, size_t i, mood how,
+/* Scale i of the half that begins at `half`, behind `at` bytes. */
+static void put_scale(check *c, tg_kv_type type, uint8_t *half, size_t at, size_t i, mood how,
                       bool is_seen)
 {
     uint16_t scale = is_seen ? next_code_scale(c, how) : 0x7e00;
@@ -134,9 +136,9 @@ static void put_scale(check *c, tg_kv_type type, uint8_t *half, size_t dim, size
         single = fabsf(single) * 0x1p-11f;
     }
     if (type == TG_KV_Q8)
-        memcpy(half + code_bytes(type, dim) + 2 * i, &scale, 2);
+        memcpy(half + at + 2 * i, &scale, 2);
     else
-        memcpy(half + code_bytes(type, dim) + 4 * i, &single, 4);
+        memcpy(half + at + 4 * i, &single, 4);
 }
 
 static void make_page(check *c, attend_case *x, tg_kv_type type, mood how)
@@ -153,8 +155,9 @@ static void make_page(check *c, attend_case *x, tg_kv_type type, mood how)
             if (type == TG_KV_Q8) k[k_index(type, dim, j, d)] ^= 0x80;
         }
         for (size_t d = 0; is_coded(type) && d < dim; d += group_dims(type))
-            put_scale(c, type, k, dim, d / group_dims(type) * 64 + j, how, is_seen);
-        if (is_coded(type)) put_scale(c, type, v, dim, j, how, is_seen);
+            put_scale(c, type, k, scales_at(type, false, dim), d / group_dims(type) * 64 + j, how,
+                      is_seen);
+        if (is_coded(type)) put_scale(c, type, v, scales_at(type, true, dim), j, how, is_seen);
     }
     x->a.k = k;
     x->a.v = v;
@@ -329,10 +332,10 @@ static int32_t i16_at(const void *p, size_t i)
     return ((const int16_t *)p)[i];
 }
 
-/* Scale i of a half of a coded type. */
-static double scale_value(tg_kv_type type, size_t dim, const void *half, size_t i)
+/* Scale i of a half of a coded type, whose scales lie behind `at` bytes. */
+static double scale_value(tg_kv_type type, size_t at, const void *half, size_t i)
 {
-    const char *scales = (const char *)half + code_bytes(type, dim);
+    const char *scales = (const char *)half + at;
     return half_value(type == TG_KV_Q8 ? TG_KV_F16 : TG_KV_F32, scales, i);
 }
 
@@ -342,12 +345,13 @@ static double key_value(const tg_attend *a, tg_kv_type type, size_t j, size_t d)
     size_t dim = (size_t)a->head_dim, i = k_index(type, dim, j, d);
     if (!is_coded(type)) return half_value(type, a->k, i);
     double code = type == TG_KV_Q8 ? ((const uint8_t *)a->k)[i] - 128 : i16_at(a->k, i);
-    return code * scale_value(type, dim, a->k, d / group_dims(type) * 64 + j);
+    return code *
+           scale_value(type, scales_at(type, false, dim), a->k, d / group_dims(type) * 64 + j);
 }
 
 static double value_scale(const tg_attend *a, tg_kv_type type, size_t j)
 {
-    return scale_value(type, (size_t)a->head_dim, a->v, j);
+    return scale_value(type, scales_at(type, true, (size_t)a->head_dim), a->v, j);
 }
 
 static int32_t value_code(const tg_attend *a, tg_kv_type type, size_t i)
@@ -822,11 +826,11 @@ static void check_q16_row(check *c, size_t dim, size_t slot, mood how)
     c->ref->kv_store[TG_KV_Q16](want_k, want_v, (int32_t)slot, key, value, (int32_t)dim);
     compare_bytes(c, "k", k, want_k, bytes);
     compare_bytes(c, "v", v, want_v, bytes);
-    double sv = scale_value(TG_KV_Q16, dim, v, slot);
+    double sv = scale_value(TG_KV_Q16, 0, v, slot);
     compare_scale_q16(c, "scale of v", (float)sv, value, dim, 4095);
     for (size_t d = 0; d < dim; d++) {
         size_t at_k = k_index(TG_KV_Q16, dim, slot, d), at_v = v_index(TG_KV_Q16, dim, slot, d);
-        double sk = scale_value(TG_KV_Q16, dim, k, d / 64 * 64 + slot);
+        double sk = scale_value(TG_KV_Q16, 128 * dim, k, d / 64 * 64 + slot);
         if (d % 64 == 0)
             compare_scale_q16(c, "scale of k", (float)sk, key + d, TG_MIN(dim - d, 64), 5792);
         if (sk > 0x1p-120 && isfinite(sk))
