@@ -117,6 +117,18 @@ TG_INLINE __m512i tg_load_x(const int8_t *x)
     return _mm512_set1_epi32(four);
 }
 
+typedef int32_t __attribute__((may_alias, aligned(1))) tg_four;
+
+/* sum + w times four codes of one token beside every row. In one instruction, which gcc makes two:
+ * half as many then keep the processor's window, which looks as far ahead along the weights. */
+TG_INLINE __m512i tg_add_products(__m512i sum, __m512i w, const int8_t *x)
+{
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+            : "+v"(sum)
+            : "v"(w), "m"(*(const tg_four *)(const void *)x));
+    return sum;
+}
+
 /* ---- what follows the dot product (contract 8) */
 
 typedef struct tg_target {
