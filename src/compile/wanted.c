@@ -27,13 +27,6 @@ static bool must_see_tokens(tg_op op)
     return tg_op_has_kv(op) || op == TG_OP_ROPE;
 }
 
-static bool is_row_wise_from(const tg_block *b, int32_t first)
-{
-    for (int32_t i = first; i < b->n_nodes; i++)
-        if (must_see_tokens(b->nodes[i].op)) return false;
-    return true;
-}
-
 static bool is_read_from(const tg_block *b, int32_t first, int32_t value)
 {
     bool is_read = b->out == value;
@@ -51,15 +44,13 @@ static bool add_picked(work *w, int32_t value)
     return (w->picked[value] = tg_graph_add_value(w->g, info)) != TG_NONE;
 }
 
-/* Picks the rows of a value that the nodes from `first` on read. */
+/* Picks the rows of a value that the nodes from `first` on read, as the tail does. */
 static bool pick(work *w, int32_t first, int32_t value)
 {
     if (value == TG_NONE || !is_read_from(w->body, first, value)) return true;
-    tg_node rows = {.op = TG_OP_ROWS, .in = {value, TG_NONE}};
-    for (int32_t i = 0; i < TG_MAX_WEIGHTS; i++)
-        rows.weights[i] = TG_NONE;
-    rows.attrs.kv_group = TG_NONE;
+    tg_node rows = w->g->tail.nodes[0];
     bool is_made = add_picked(w, value);
+    rows.in[0] = value;
     rows.out = w->picked[value];
     w->nodes[w->n_nodes++] = rows;
     return is_made;
@@ -69,10 +60,9 @@ static bool pick(work *w, int32_t first, int32_t value)
 static bool make_nodes(work *w, int32_t first)
 {
     const tg_block *b = w->body;
-    bool is_made = true;
     memcpy(w->nodes, b->nodes, (size_t)first * sizeof *w->nodes);
     w->n_nodes = first;
-    is_made = pick(w, first, b->in);
+    bool is_made = pick(w, first, b->in);
     for (int32_t i = 0; i < first && is_made; i++)
         is_made = pick(w, first, b->nodes[i].out);
     for (int32_t i = first; i < b->n_nodes && is_made; i++) {
@@ -132,9 +122,9 @@ static int32_t find_cut(const tg_graph *g)
     bool is_first = tail->n_nodes > 0 && tail->nodes[0].op == TG_OP_ROWS &&
                     tail->nodes[0].in[0] == tail->in && !is_read_from(tail, 1, tail->in);
     if (!is_first || g->n_bodies == TG_MAX_BODIES) return 0;
-    int32_t first = 0;
-    while (!is_row_wise_from(b, first))
-        first++;
+    int32_t first = b->n_nodes;
+    while (first > 0 && !must_see_tokens(b->nodes[first - 1].op))
+        first--;
     /* In the worst case each value before the cut is picked. */
     return first < b->n_nodes && b->n_nodes + first + 1 <= MAX_NODES ? first : 0;
 }

@@ -116,10 +116,12 @@ static void touch(touched *t, const tg_plan *plan, const tg_many *m, int32_t val
 static bool end_stretch(touched *t, const tg_plan *plan)
 {
     bool is_conflict = false;
-    for (int32_t a = 0; a < t->n; a++)
+    for (int32_t a = 0; a < t->n; a++) {
         for (int32_t b = 0; b < a; b++)
             is_conflict |= do_overlap(plan, t->roots[a], t->roots[b]);
-    *t = (touched){.n = 0};
+        t->is_in[t->roots[a]] = false;
+    }
+    t->n = 0;
     return is_conflict;
 }
 
