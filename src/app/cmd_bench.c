@@ -111,8 +111,8 @@ static int64_t count_answers(const tg_bench *b)
 }
 
 /* Steps until every request has ended. Returns in *speed the tokens a second of those steps that
- * brought every row one, NaN without any: while other prompts are being read, and when some rows
- * have finished, a step does less than --batch says. */
+ * brought every row one, NaN where there was none: while other prompts are being read, and when
+ * some rows have finished, a step does less than --batch says. */
 static tg_status run_steps(tg_bench *b, double *speed, tg_err *e)
 {
     int64_t n_steps = 0, ns = 0;
@@ -179,6 +179,17 @@ typedef struct speeds {
     double prompt, decode, ttft;
 } speeds;
 
+/* Rows take their turns at reading prompts: a short answer may be over before the last one begins,
+ * and then there is no speed of all rows to report. */
+static tg_status check_decoded(const tg_bench *b, double speed, tg_err *e)
+{
+    if (!isnan(speed)) return TG_OK;
+    return tg_fail(e, TG_E_LIMIT,
+                   "no step decoded all of --batch %" PRId32 ": some answers of %" PRId32
+                   " tokens were over before others began; take a larger -n",
+                   b->n_rows, b->n_gen);
+}
+
 /* A prompt and an answer in every row. */
 static tg_status measure_run(tg_bench *b, bool is_profiled, speeds *x, tg_err *e)
 {
@@ -188,6 +199,7 @@ static tg_status measure_run(tg_bench *b, bool is_profiled, speeds *x, tg_err *e
     tg_status s = submit(b, b->depth + b->n_prompt, b->n_gen, e);
     if (s == TG_OK) s = run_steps(b, &x->decode, e);
     if (s == TG_OK) s = take_stats(b, b->depth, &x->prompt, &x->ttft, e);
+    if (s == TG_OK) s = check_decoded(b, x->decode, e);
     free_requests(b);
     return s;
 }
@@ -267,32 +279,39 @@ static tg_status check_shape(const tg_bench *b, const tg_args *a, tg_err *e)
     return TG_OK;
 }
 
-static tg_status make_room(tg_bench *b, tg_err *e)
+static tg_status make_samples(tg_bench *b, tg_err *e)
 {
-    size_t n_tokens = (size_t)b->depth + (size_t)b->n_prompt;
-    b->lanes = TG_ARENA_ARRAY(&b->arena, lane, b->n_rows);
-    bool is_ok = b->lanes != NULL;
-    for (int32_t r = 0; is_ok && r < b->n_rows; r++) {
-        b->lanes[r].prompt = TG_ARENA_ARRAY(&b->arena, int32_t, (int64_t)n_tokens);
-        is_ok = b->lanes[r].prompt != NULL;
-    }
-    for (int m = 0; m < TG_METRIC_COUNT && is_ok; m++) {
+    for (int m = 0; m < TG_METRIC_COUNT; m++) {
         b->samples[m] = TG_ARENA_ARRAY(&b->arena, double, b->n_runs);
-        is_ok = b->samples[m] != NULL;
+        if (!b->samples[m]) return tg_fail_nomem(e, (size_t)b->n_runs * 8, "measurements");
     }
-    return is_ok ? TG_OK : tg_fail_nomem(e, n_tokens * 4, "prompts and measurements");
+    return TG_OK;
+}
+
+/* For a shape that was checked: what was only asked for may be 256 rows of 128 MB. */
+static tg_status make_lanes(tg_bench *b, tg_err *e)
+{
+    int64_t n_tokens = (int64_t)b->depth + b->n_prompt;
+    b->lanes = TG_ARENA_ARRAY(&b->arena, lane, b->n_rows);
+    if (!b->lanes) return tg_fail_nomem(e, (size_t)b->n_rows * sizeof(lane), "rows");
+    for (int32_t r = 0; r < b->n_rows; r++) {
+        b->lanes[r].prompt = TG_ARENA_ARRAY(&b->arena, int32_t, n_tokens);
+        if (!b->lanes[r].prompt) return tg_fail_nomem(e, (size_t)n_tokens * 4, "a prompt");
+    }
+    return TG_OK;
 }
 
 static tg_status measure(tg_bench *b, const tg_args *a, tg_err *e)
 {
     TG_TRY(tg_session_find(&b->session.dir, a->operand, e));
-    TG_TRY(make_room(b, e));
+    TG_TRY(make_samples(b, e));
     for (int32_t i = 0; i < b->n_runs; i++) {
         tg_session_unload(&b->session);
         TG_TRY(tg_session_load(&b->session, a, e));
         b->samples[TG_METRIC_LOAD][i] = b->session.load_ms;
     }
     TG_TRY(check_shape(b, a, e));
+    TG_TRY(make_lanes(b, e));
     TG_TRY(measure_speeds(b, e));
     for (int32_t i = 0; i < b->n_runs; i++) /* a peak has one value */
         b->samples[TG_METRIC_RSS][i] = (double)tg_memory_peak_bytes() / 1e6;

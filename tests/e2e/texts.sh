@@ -120,6 +120,8 @@ check "bench --batch measures rows together" has_json out "[1 / (d['batch'] == 3
  and sorted(d['verify']['tokens']) == list('12345678') and d['profile']['speculate']['tokens'] == 5 * 3 * 8)]"
 tri bench rows.tg -p 16 -n 24 -r 1 --batch 2 --depth 40
 check "bench names rows and depth" grep -q '^llama: 2 rows, depth 40, prompt 16, answer 24' out
+tri export "$TINY" -o small.tg --batch 3 --context-buckets 8
+refuses "a bench whose rows never decode together" 1 "no step decoded all of --batch 3: .* larger -n" bench small.tg -p 16 -n 2 -r 1 --batch 3
 tri bench rows.tg -p 1 -n 2 -r 1 --verify
 check "bench --verify of 8 tokens needs no excuse" is_same "$(grep -c 'exported with' out)" 0
 
