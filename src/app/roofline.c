@@ -30,17 +30,21 @@ static const char *find_placement(double ns)
     return placements[i].name;
 }
 
+/* Products and cache go by tokens, weights by steps. A step of the speeds has a token of every row;
+ * some of those counted here had fewer, before the last row began and after the first ended. */
 static void take_needs(tg_roofline *r, const tg_costs *c)
 {
     for (int32_t i = 0; i < c->n; i++) {
         const tg_cost *x = &c->rows[i];
-        double n_steps = (double)x->n_steps;
+        double n_steps = (double)x->n_steps, n_full = (double)x->n_tokens / r->n_rows;
         if (strcmp(x->step, "context") == 0)
             r->prompt_products += x->n_products / (double)x->n_tokens;
         if (strcmp(x->step, "token") != 0) continue;
-        r->products += x->n_products / n_steps;
-        *(strcmp(x->op, "attention") == 0 ? &r->cache_bytes : &r->weight_bytes) +=
-            x->n_bytes / n_steps;
+        r->products += x->n_products / n_full;
+        if (strcmp(x->op, "attention") == 0)
+            r->cache_bytes += x->n_bytes / n_full;
+        else
+            r->weight_bytes += x->n_bytes / n_steps;
     }
 }
 

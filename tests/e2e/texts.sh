@@ -134,6 +134,11 @@ check "bench --roofline needs the weights' bytes and the shape's products" has_j
   + 3 * c['intermediate_size']) + c['vocab_size']) + c['num_hidden_layers'] * 2 * h * sum(range(17, 40)) / 23]]"
 check "a share is what was reached of the rate" has_json out "[1 / (0.3 < r['decode_bytes_share']['median'] /
  (r['decode_tokens_per_s']['median'] * (r['weight_bytes'] + r['cache_bytes']) / r['cyclic_bytes_per_s']['median']) < 3) for r in [d['roofline']]]"
+tri bench rows.tg -p 16 -n 6 -r 1 -t 1 --batch 3 --roofline --json
+check "of several rows a step needs the products of all" has_json out "[1 / (abs(d['roofline']['products'] / want - 1) < 1e-6)
+ for c in [json.load(open('$TINY/config.json'))] for h in [c['num_attention_heads'] * c['head_dim']]
+ for want in [3 * (c['hidden_size'] * (c['num_hidden_layers'] * (2 * h + 2 * c['num_key_value_heads'] * c['head_dim']
+  + 3 * c['intermediate_size']) + c['vocab_size']) + c['num_hidden_layers'] * 2 * h * sum(range(17, 22)) / 5)]]"
 tri bench m.tg -p 16 -n 4 -r 1 -t 1 --roofline
 check "bench --roofline names the placement" grep -q '^roofline, one thread$' out
 
