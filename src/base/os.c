@@ -99,11 +99,19 @@ int64_t tg_memory_available_bytes(void)
     return bytes;
 }
 
+/* getrusage's maximum is of the process, not of the program: Linux keeps it over exec, and who is
+ * started by a large program would report that one's. */
 int64_t tg_memory_peak_bytes(void)
 {
+    FILE *f = fopen("/proc/self/status", "re");
+    char line[128];
+    int64_t kb = -1;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %" SCNd64, &kb) == 1) break;
+    if (f) fclose(f);
     struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (int64_t)u.ru_maxrss * 1024;
+    if (kb < 0 && getrusage(RUSAGE_SELF, &u) == 0) kb = (int64_t)u.ru_maxrss;
+    return TG_MAX(kb, 0) * 1024;
 }
 
 tg_status tg_disk_free_bytes(int64_t *out, const char *path, tg_err *e)

@@ -24,7 +24,7 @@ bool tg_thread_pin(int32_t cpu_id);
 
 /* Memory that can still be had: free and reclaimable, cut to the control group's limit. */
 int64_t tg_memory_available_bytes(void);
-/* The most this process ever held, as the system counts it. */
+/* The most this program ever held, as the system counts it, whoever started it. */
 int64_t tg_memory_peak_bytes(void);
 /* Bytes free for us on the file system that holds `path` or its nearest existing parent. */
 TG_MUST_USE tg_status tg_disk_free_bytes(int64_t *out, const char *path, tg_err *e);

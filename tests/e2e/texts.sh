@@ -122,6 +122,10 @@ tri bench rows.tg -p 16 -n 24 -r 1 --batch 2 --depth 40
 check "bench names rows and depth" grep -q '^llama: 2 rows, depth 40, prompt 16, answer 24' out
 tri export "$TINY" -o small.tg --batch 3 --context-buckets 8
 refuses "a bench whose rows never decode together" 1 "no step decoded all of --batch 3: .* larger -n" bench small.tg -p 16 -n 2 -r 1 --batch 3
+check "peak memory is the program's, not that of who starts it" python3 -c 'import json, subprocess, sys
+large = b"." * (200 << 20)
+run = subprocess.run(sys.argv[1:], capture_output=True, check=True)
+sys.exit(json.loads(run.stdout)["peak_rss_mb"]["median"] > 100)' "$TRIGRAPH" bench m.tg -p 8 -n 2 -r 1 --json
 tri bench rows.tg -p 1 -n 2 -r 1 --verify
 check "bench --verify of 8 tokens needs no excuse" is_same "$(grep -c 'exported with' out)" 0
 
