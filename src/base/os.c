@@ -155,6 +155,7 @@ void tg_signals_catch(void)
     sigaction(SIGTERM, &a, NULL);
     a.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &a, NULL);
+    sigaction(SIGXFSZ, &a, NULL); /* a file larger than `ulimit -f` is a write that fails */
 }
 
 int tg_signal_find(void)

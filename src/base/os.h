@@ -30,8 +30,8 @@ int64_t tg_memory_peak_bytes(void);
 TG_MUST_USE tg_status tg_disk_free_bytes(int64_t *out, const char *path, tg_err *e);
 
 /* From here on SIGINT and SIGTERM only leave a mark, reads and waits return EINTR when they come,
- * and writing to a closed pipe is an error instead of death. Who asks to stop three times before
- * the mark is taken is believed: the process ends at once. */
+ * and writing to a closed pipe or beyond the limit of a file is an error instead of death. Who asks
+ * to stop three times before the mark is taken is believed: the process ends at once. */
 void tg_signals_catch(void);
 /* The signal that came last and was not taken; 0 for none. */
 int tg_signal_find(void);

@@ -94,6 +94,14 @@ for s in INT TERM; do
     fi
 done
 
+# A limit on the size of files: a write that fails, not a death.
+mkdir -p limited
+(
+    ulimit -f 64
+    refuses "a file beyond the limit of its size" 1 "cannot write: File too large" export "$MODEL" -o limited/m.tg
+)
+check "leaves nothing behind" test -z "$(ls -A limited)"
+
 # A full disk.
 mkdir -p small
 if mount -t tmpfs -o size=64k none small 2>/dev/null; then
