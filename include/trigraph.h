@@ -46,7 +46,8 @@ typedef struct tg_export_options {
     int32_t n_context_buckets;
     int32_t speculation;     /* K drafted tokens verified in a step; see has_speculation */
     bool has_speculation;    /* false: K is 4 */
-    const char *weights;     /* "auto", "f32", "bf16", "f16", "q8_0", "q4_0", "q4_1", "q5_1" */
+    const char *weights;     /* "auto", "f32"; of matrices of floats, which have to be there,
+                              * "bf16", "f16", "q8_0", "q4_0", "q4_1", "q5_1" */
     const char *activations; /* "int8" (16 bits for few groups of outliers), "int16" */
     const char *kv;          /* "q16", "f16", "bf16", "q8", "f32" */
     bool is_forced;          /* replace an existing artifact */
@@ -63,7 +64,7 @@ typedef struct tg_export_options {
 TG_CHECKED_API tg_status tg_export(const char *source, const char *dir, const tg_export_options *o,
                                    tg_err *e);
 /* The same compilation without writing: *out becomes the memory plan as text (yours), or, with
- * `pass` not NULL, the graph after that pass ("build", "fuse", "group", "plan"). */
+ * `pass` not NULL, the graph after that pass ("build", "fuse", "wanted", "group", "plan"). */
 TG_CHECKED_API tg_status tg_export_preview(char **out, const char *source, const char *pass,
                                            const tg_export_options *o, tg_err *e);
 

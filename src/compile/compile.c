@@ -22,13 +22,16 @@ enum { PASS_BUILD, PASS_FUSE, PASS_WANTED, PASS_GROUP, PASS_PLAN };
 typedef struct source {
     const tg_blueprint *b;
     tg_weights_mode mode;
+    bool has_floats; /* of what was placed, a matrix that the mode decides about */
 } source;
 
 static tg_status choose_layout(void *context, tg_weight_role role, int32_t layer, bool is_plain,
                                tg_layout *out, tg_err *e)
 {
-    const source *from = context;
+    source *from = context;
     const tg_found_weight *w = tg_blueprint_find_weight(from->b, role, layer);
+    if (w && w->tensor && !is_plain && !tg_dtype_is_block(w->tensor->dtype))
+        from->has_floats = true;
     /* Errors of the head go straight into every logit: 4 and 5 bits keep 8 there, as llama.cpp's
      * quantizer does. SmolLM2, mean KL to float32: 0.386 with a head of q4_0, 0.298 so. */
     tg_weights_mode mode = from->mode;
@@ -37,6 +40,20 @@ static tg_status choose_layout(void *context, tg_weight_role role, int32_t layer
     if (w && w->tensor) return tg_pack_choose_layout(out, w->tensor, mode, is_plain, e);
     return tg_fail(e, TG_E_CORRUPT, "weight '%s' of layer %d is used but not in the checkpoint",
                    tg_weight_role_name(role), layer);
+}
+
+/* A quantized matrix is unpacked for f32, which is exact, and made into no other type: to round
+ * twice would be a choice nobody made. Of a checkpoint that has no others, other types are asked
+ * for in vain. */
+static tg_status check_mode(const source *from, tg_err *e)
+{
+    if (from->has_floats || from->mode == TG_WEIGHTS_AUTO || from->mode == TG_WEIGHTS_F32)
+        return TG_OK;
+    return tg_fail(e, TG_E_ARGUMENT,
+                   "%s: --weights %s is for matrices of floats, and all of this checkpoint's are "
+                   "quantized already and stay as they are; leave it out, or take f32",
+                   tg_checkpoint_get_path(tg_blueprint_checkpoint(from->b)),
+                   tg_weights_mode_name(from->mode));
 }
 
 static tg_program program_of(const tg_hparams *h, const tg_export_config *c)
@@ -87,6 +104,7 @@ static tg_status run_passes(tg_compiled *out, tg_graph *g, const source *from,
     if (dumped == PASS_GROUP) tg_graph_print(g, dump);
     source copy = *from;
     TG_TRY(tg_graph_place_weights(g, p, &out->arena, choose_layout, &copy, e));
+    TG_TRY(check_mode(&copy, e));
     if (p->activations == TG_ACTIVATIONS_INT16) TG_TRY(tg_compiled_widen(out, choose_all, NULL, e));
     TG_TRY(tg_graph_plan(g, p, c->context_buckets, c->n_context_buckets, &out->arena, e));
     for (int32_t i = 0; dumped == PASS_PLAN && i < p->n_plans; i++)
@@ -108,7 +126,7 @@ tg_status tg_compile(tg_compiled *out, const tg_blueprint *b, const tg_export_co
     tg_graph *g;
     TG_TRY(tg_blueprint_build(b, config.max_length, &g, e));
     out->program = program_of(h, &config);
-    source from = {b, config.weights};
+    source from = {.b = b, .mode = config.weights};
     tg_status s = run_passes(out, g, &from, &config, dumped, dump, e);
     tg_graph_free(g);
     if (s == TG_OK && dump) s = tg_buf_check(dump, e);

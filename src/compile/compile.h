@@ -16,7 +16,8 @@
 enum { TG_MAX_CONTEXT_BUCKETS = 16 };
 
 /* What packed form weights take. AUTO keeps a quantized tensor as it is and a float tensor in its
- * own type; the others convert float tensors (quantized ones stay). */
+ * own type; the others convert float tensors (quantized ones stay; where all matrices are, all but
+ * F32 are an error). */
 typedef enum tg_weights_mode {
     TG_WEIGHTS_AUTO,
     TG_WEIGHTS_F32, /* everything to float32, quantized tensors too */
@@ -27,6 +28,8 @@ typedef enum tg_weights_mode {
     TG_WEIGHTS_Q4_1,
     TG_WEIGHTS_Q5_1
 } tg_weights_mode;
+
+const char *tg_weights_mode_name(tg_weights_mode m);
 
 /* Zero means default. Row by row the keys of the config file and the options of `export`. */
 typedef struct tg_export_config {

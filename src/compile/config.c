@@ -25,6 +25,12 @@ _Static_assert(TG_COUNT(kv_names) == TG_KV_TYPE_COUNT, "every KV type has a name
 enum { DEFAULT_BATCH = 1, DEFAULT_LENGTH = 4096, DEFAULT_SPECULATION = 4 };
 static const int32_t default_buckets[] = {32, 128, 512};
 
+const char *tg_weights_mode_name(tg_weights_mode m)
+{
+    TG_ASSERT((size_t)m < TG_COUNT(weights_names));
+    return weights_names[m];
+}
+
 /* ---- reading */
 
 /* A word of a list: index into names. */

@@ -71,7 +71,8 @@ refuses "a calibration text that serves nothing" 1 "numbers\.txt: .*--weights q4
 refuses "and that without --weights" 1 "numbers\.txt: .*--weights q4_0" export "$TINY" -o d --calibrate numbers.txt
 MODEL=$TG_MODELS/smollm2-135m-instruct.gguf
 if [ -f "$MODEL" ]; then
-    refuses "a calibration text for blocks that stay" 1 "numbers\.txt: .*quantized already" export "$MODEL" -o d $few numbers.txt
+    refuses "another type for blocks that stay" 1 "--weights q8_0 is for matrices of floats, and all .* are quantized already" export "$MODEL" -o d --weights q8_0
+    refuses "a calibration text for blocks that stay" 1 "--weights q4_1 is for .*quantized already" export "$MODEL" -o d $few numbers.txt
 else
     skip "a calibration text for blocks that stay: models are missing"
 fi
@@ -101,11 +102,11 @@ refuses "logits into a folder that is not there" 1 "no/where" eval m.tg -p hi --
 check "no temporary is left" test -z "$(ls | grep tmp)"
 refuses "a bench longer than max-length" 1 "max-length of 32" bench m.tg -p 64 -n 8 -r 1
 refuses "a bench deeper than max-length" 1 "20 tokens before, a prompt of 8 and an answer of 8 exceed the model's max-length of 32" bench m.tg -d 20 -p 8 -n 8 -r 1
-refuses "a bench of more rows than the artifact's" 1 "--batch 2 is more than the 1 rows" bench m.tg --batch 2 -p 8 -n 8 -r 1
 (
     ulimit -v 2000000 # what is too long is refused before it is made: 32 GB of prompts
     refuses "a bench of rows far beyond max-length" 1 "exceed the model's max-length of 32" bench m.tg --batch 256 -d 16777216 -p 16777216
 )
+refuses "a bench of more rows than the artifact's" 1 "--batch 2 is more than the 1 rows" bench m.tg --batch 2 -p 8 -n 8 -r 1
 tri export "$TINY" -o plain.tg --max-length 32 --speculation 0
 refuses "a bench of verification without speculation" 1 "export it with --speculation 7" bench plain.tg --verify -p 8 -n 8 -r 1
 refuses "a bench whose verification passes max-length" 1 "a step of 5 tokens behind 29 others does not fit" bench m.tg --verify -p 29 -n 2 -r 1
