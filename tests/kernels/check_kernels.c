@@ -3,7 +3,9 @@
  *
  * For each tier the table is refilled, and each entry whose function changed is run against the
  * reference tier, to the bit; the reference itself is run against plain double precision within the
- * bounds of kernel.h. A crash is caught, named, and the rest goes on.
+ * bounds of kernel.h. Each check has a thread of its own: a kernel that counts on what another
+ * thread, or an earlier kernel of this one, has set up is found out. A crash is caught, named, and
+ * the rest goes on.
  *
  *   check_kernels [--list] [--tier=NAME] [--kernel=PART] [--bench]
  *
@@ -13,6 +15,8 @@
 #include "cases_math.h"
 #include "cases_matmul.h"
 #include "cases_sample.h"
+
+#include <pthread.h>
 
 typedef void case_fn(check *c);
 
@@ -86,21 +90,40 @@ static void catch_crash(int signal_number)
 static void catch_signals(void)
 {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-    stack_t stack = {.ss_sp = alternate_stack, .ss_size = sizeof alternate_stack};
-    sigaltstack(&stack, NULL);
     struct sigaction act = {.sa_handler = catch_crash, .sa_flags = SA_ONSTACK | SA_NODEFER};
     for (size_t i = 0; i < TG_COUNT(signals); i++)
         sigaction(signals[i], &act, NULL);
 }
 
-/* Runs one check from a fresh seed and reports it. */
+/* A check that a thread of its own runs. */
+typedef struct job {
+    case_fn *f;
+    check *c;
+    int why; /* it ended: 0, 1000 for a failure, else the signal */
+} job;
+
+static void *run_job(void *arg)
+{
+    job *j = arg;
+    stack_t stack = {.ss_sp = alternate_stack, .ss_size = sizeof alternate_stack};
+    sigaltstack(&stack, NULL); /* a thread has its own; one runs at a time */
+    tg_fp_begin();
+    int why = sigsetjmp(check_escape, 1);
+    if (why == 0) j->f(j->c);
+    j->why = why;
+    return NULL;
+}
+
+/* Runs one check from a fresh seed, in a fresh thread, and reports it. */
 static void run_case(const char *tier, const char *name, const char *kind, case_fn *f, check *c)
 {
+    job j = {.f = f, .c = c};
+    pthread_t thread;
     c->rng = tg_test_seed();
     c->what[0] = 0;
-    int why = sigsetjmp(check_escape, 1);
+    if (pthread_create(&thread, NULL, run_job, &j) != 0 || pthread_join(thread, NULL) != 0) abort();
+    int why = j.why;
     if (why == 0) {
-        f(c);
         n_passed++;
         printf("[       OK ] %s/%s%s\n", tier, name, kind);
         return;
