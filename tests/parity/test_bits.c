@@ -217,8 +217,9 @@ static void check_model(const char *file, const char *ids_file)
     check_combinations(&m);
 }
 
-/* The other cache types, over a page's edge or two: prompt, decode, verification, tiers. */
-static void check_kv_type(const char *kv)
+/* The other cache types and activations, over a page's edge or two: prompt, decode, verification,
+ * tiers. */
+static void check_numbers(const char *kv, const char *activations)
 {
     static model m;
     static const way axes[] = {
@@ -230,19 +231,23 @@ static void check_kv_type(const char *kv)
         {.threads = 2, .tier = "avx2", .verified = 100, .n_tokens = N_KV_TOKENS},
         {.threads = 2, .tier = "ref", .n_tokens = N_KV_REF_TOKENS},
     };
-    tg_export_options o = {
-        .batch = BATCH, .max_length = 256, .speculation = K, .has_speculation = true, .kv = kv};
+    tg_export_options o = {.batch = BATCH,
+                           .max_length = 256,
+                           .speculation = K,
+                           .has_speculation = true,
+                           .activations = activations,
+                           .kv = kv};
     m.source = parity_find_model("smollm2-135m-instruct.gguf");
     if (!m.source) skip();
     char name[64];
-    snprintf(name, sizeof name, "smollm2.%s.bits", kv);
+    snprintf(name, sizeof name, "smollm2.%s.%s.bits", activations, kv);
     snprintf(m.artifact, sizeof m.artifact, "%s", parity_export(m.source, name, &o));
     assert_int_equal(parity_load_ids("tests/golden/kl-ids-smollm2.txt", m.ids, N_TOKENS), N_TOKENS);
     way base = {.name = "base", .threads = 1, .n_tokens = N_KV_TOKENS};
     run_way(&m, &base, m.base);
     for (size_t i = 0; i < TG_COUNT(axes); i++) {
         way w = axes[i];
-        w.name = kv;
+        w.name = name;
         if (!w.tier || has_tier(w.tier)) check_way(&m, &w);
     }
 }
@@ -250,11 +255,18 @@ static void check_kv_type(const char *kv)
 static void every_kv_type_has_one_answer_to_the_bit(void **state)
 {
     (void)state;
-    check_kv_type("f32");
-    check_kv_type("f16");
-    check_kv_type("bf16");
-    check_kv_type("q8");
-    check_kv_type("q16");
+    check_numbers("f32", "int8");
+    check_numbers("f16", "int8");
+    check_numbers("bf16", "int8");
+    check_numbers("q8", "int8");
+    check_numbers("q16", "int8");
+}
+
+static void activations_of_16_bits_have_one_answer_to_the_bit(void **state)
+{
+    (void)state;
+    check_numbers("q16", "int16");
+    check_numbers("q8", "int16");
 }
 
 static void smollm2_has_one_answer_to_the_bit(void **state)
@@ -273,6 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kv_type_has_one_answer_to_the_bit),
+        cmocka_unit_test(activations_of_16_bits_have_one_answer_to_the_bit),
         cmocka_unit_test(smollm2_has_one_answer_to_the_bit),
         cmocka_unit_test(gemma3_has_one_answer_to_the_bit),
     };
