@@ -1,47 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0
- * shipped.h - weights that a Hugging Face folder ships quantized: GPTQ, AWQ, fp8, int8.
+ * shipped.h - one matrix that a Hugging Face folder writes down as several tensors.
  *
- * Such a folder has for one matrix several tensors, named after it: codes, scales, zeros, the group
- * of each column. config.json's quantization_config says how they belong together. Here they become
- * one tensor again under the matrix's plain name, "...q_proj.weight", [outputs, inputs], whose rows
- * are made when they are read. Nothing is rounded: a value is scale (code - zero), in float32, and
- * its type is the smallest that holds all values of the matrix:
- *
- *   q4_0  codes less zeros lie in -8..7     and every 32 columns have one scale, exact in f16
- *   q5_0  in -16..15                        the same
- *   q8_0  in -128..127                      the same
- *   q8_f  in -128..127                      and every 32 columns have one scale
- *   f32   all else: fp8, columns of a group scattered (act-order), groups of no multiple of 32
- *
- *   method               codes            built
- *   gptq                 qweight          4 and 8 bits, any groups, act-order, formats v1 and v2
- *   awq                  qweight          4 bits, version gemm
- *   compressed-tensors   weight_packed    4 and 8 bits, groups, act-order, with and without zeros
- *                        weight           int8 and fp8: one scale, one a row, groups, blocks
- *   fp8, fbgemm_fp8      weight           one scale, one a row, blocks
- *
- * What activations would be rounded to (dynamic or static scales of inputs) is not done: they stay
- * as exact as the export says. Every other method is refused by its name. */
+ * A *coding* is a way to do that: which tensors there are, by the last part of their names, and how
+ * codes, zeros and scales lie in them. shipping.h finds the matrices of a folder and says which
+ * types they become; here one of them is checked, and its rows are made when they are read. */
 #ifndef TG_FORMAT_SHIPPED_H
 #define TG_FORMAT_SHIPPED_H
 
 #include "format/checkpoint.h"
 
-typedef struct tg_shipping tg_shipping;
+typedef struct tg_coding_rules tg_coding_rules; /* shipped.c */
 
-/* `about` is the value of quantization_config; both are borrowed until free. Every matrix is looked
- * at: a scale that is missing, a shape that does not fit, a group that is not there is an error
- * that names the tensor. */
-TG_MUST_USE tg_status tg_shipping_new(tg_shipping **out, const tg_checkpoint *c,
-                                      const json_t *about, tg_err *e);
-void tg_shipping_free(tg_shipping *s); /* accepts NULL */
+typedef struct tg_coding {
+    const char *codes; /* last part of the name of the tensor that holds the codes */
+    tg_dtype dtype;    /* and its type */
+    const char *scales[2], *zeros, *index; /* the others'; scales: the first that is there */
+    bool needs_zeros;
+    const tg_coding_rules *rules;
+} tg_coding;
 
-/* The matrix of this name, NULL when it is not shipped quantized. */
-const tg_tensor *tg_shipping_find(const tg_shipping *s, tg_str name);
-/* The matrix whose codes the tensor of this name holds; NULL when it is none. */
-const tg_tensor *tg_shipping_find_codes(const tg_shipping *s, tg_str name);
-/* Is it what stands beside codes (scales, zeros, ...)? That is no surplus, whether used or not. */
-bool tg_shipping_is_side(tg_str name);
+extern const tg_coding tg_coding_gptq, tg_coding_awq; /* qweight */
+extern const tg_coding tg_coding_packed;              /* weight_packed */
+extern const tg_coding tg_coding_int8, tg_coding_fp8; /* weight */
+
+/* What config.json says of all matrices of a folder. */
+typedef struct tg_shipped_folder {
+    const tg_checkpoint *c;
+    int32_t bits, zero_shift;       /* gptq, awq; the shift is added to a stored zero */
+    int64_t group_size;             /* the same; -1: a row is one group */
+    int64_t block_rows, block_cols; /* of fp8's scales; 0: not said */
+} tg_shipped_folder;
+
+/* The matrix whose codes lie in `codes`, a tensor that `k` names, as a tensor with `shipped` set:
+ * name, type and shape. What it is made of lives in the arena, and `codes` and the checkpoint must
+ * outlive it. A missing tensor, a shape or a number that does not fit is an error that names it. */
+TG_MUST_USE tg_status tg_shipped_new(tg_tensor *out, const tg_shipped_folder *from,
+                                     const tg_coding *k, const tg_tensor *codes, tg_arena *arena,
+                                     tg_err *e);
 
 /* Makes row `row` of a tensor whose `shipped` is set: tg_dtype_row_bytes of it, at any address. */
 void tg_shipped_read(const tg_tensor *t, int64_t row, void *dst);

@@ -5,7 +5,7 @@
  * lacks is an error, and so is one that the file has and no row knows, because a model that drops a
  * bias still talks, only worse. Both lists are shown together, as they explain each other. */
 #include "base/log.h"
-#include "format/shipped.h"
+#include "format/shipping.h"
 #include "model/keys.h"
 
 #include <inttypes.h>

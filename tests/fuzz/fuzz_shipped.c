@@ -3,6 +3,7 @@
  * Either is refused with a message, or every matrix has rows that can be read and unpacked. */
 #include "folder.h"
 #include "format/shipped.h"
+#include "format/shipping.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

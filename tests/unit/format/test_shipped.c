@@ -4,6 +4,7 @@
  * transformers is tests/parity's, whose models shipped-* are read here too. */
 #include "check.h"
 #include "format/shipped.h"
+#include "format/shipping.h"
 #include "format_files.h"
 
 typedef struct shipped_fixture {
