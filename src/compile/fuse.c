@@ -42,14 +42,6 @@ static const tg_node *node_of(const match *m, int32_t t)
     return m->nodes[t] == TG_NONE ? NULL : &m->b->nodes[m->nodes[t]];
 }
 
-static tg_node new_node(tg_op op, int32_t out, int32_t in0, int32_t in1)
-{
-    tg_node n = {.op = op, .out = out, .in = {in0, in1}};
-    for (int32_t i = 0; i < TG_MAX_WEIGHTS; i++)
-        n.weights[i] = TG_NONE;
-    return n;
-}
-
 /* ---- qkv: everything between the normed input and attention */
 
 enum { Q, Q_NORM, Q_ROPE, K, K_NORM, K_ROPE, V, WRITE, ATTEND };
@@ -84,7 +76,8 @@ static int32_t replace_qkv(const match *m, tg_node *out)
 {
     const tg_node *q_norm = node_of(m, Q_NORM), *k_norm = node_of(m, K_NORM);
     const tg_node *rope = node_of(m, Q_ROPE), *attend = node_of(m, ATTEND);
-    tg_node n = new_node(TG_OP_QKV, m->values[Q_ROPE], node_of(m, Q)->in[0], TG_NONE);
+    tg_node n = tg_node_of(TG_OP_QKV, node_of(m, Q)->in[0], TG_NONE);
+    n.out = m->values[Q_ROPE];
     const int32_t projections[] = {Q, K, V};
     for (int i = 0; i < 3; i++) {
         const tg_node *w = node_of(m, projections[i]);
@@ -116,7 +109,8 @@ static bool allows_glu_matmul(const match *m)
 static int32_t replace_glu_matmul(const match *m, tg_node *out)
 {
     const tg_node *gate = node_of(m, 0), *up = node_of(m, 1);
-    out[0] = new_node(TG_OP_GLU_MATMUL, m->values[2], gate->in[0], TG_NONE);
+    out[0] = tg_node_of(TG_OP_GLU_MATMUL, gate->in[0], TG_NONE);
+    out[0].out = m->values[2];
     out[0].weights[TG_SLOT_GLU_GATE] = gate->weights[TG_SLOT_W];
     out[0].weights[TG_SLOT_GLU_UP] = up->weights[TG_SLOT_W];
     out[0].weights[TG_SLOT_GLU_GATE_BIAS] = gate->weights[TG_SLOT_BIAS];
@@ -168,7 +162,8 @@ static bool allows_matmul_add(const match *m)
 static int32_t replace_add(const match *m, tg_op op, tg_node *out)
 {
     const tg_node *summand = node_of(m, 0), *add = node_of(m, 1);
-    out[0] = new_node(op, add->out, add->in[0], summand->in[0]);
+    out[0] = tg_node_of(op, add->in[0], summand->in[0]);
+    out[0].out = add->out;
     for (int32_t i = 0; i < tg_op_get(op)->n_slots; i++)
         out[0].weights[i] = summand->weights[i];
     out[0].attrs.eps = summand->attrs.eps;

@@ -146,16 +146,6 @@ static tg_value emit(tg_build *b, tg_node n)
     return (tg_value){n.out};
 }
 
-/* A node without weights; attr.kv_group is unset until layers are grouped. */
-static tg_node node_of(tg_op op, int32_t in0, int32_t in1)
-{
-    tg_node n = {.op = op, .in = {in0, in1}};
-    for (int32_t i = 0; i < TG_MAX_WEIGHTS; i++)
-        n.weights[i] = TG_NONE;
-    if (tg_op_has_kv(op)) n.attrs.kv_group = TG_NONE;
-    return n;
-}
-
 /* ---- blocks */
 
 tg_value tg_build_tokens(tg_build *b)
@@ -257,14 +247,14 @@ void tg_build_output(tg_build *b, tg_value x, tg_weight_role head, float scale, 
         tg_build_fail(b, "the output comes before the last layer ended, or twice");
         return;
     }
-    tg_value rows = emit(b, node_of(TG_OP_ROWS, x.id, TG_NONE));
+    tg_value rows = emit(b, tg_node_of(TG_OP_ROWS, x.id, TG_NONE));
     tg_value logits = tg_build_scale(b, tg_build_matmul(b, rows, head, TG_W_COUNT), scale);
     if (cap != 0) {
-        tg_node n = node_of(TG_OP_CAP, logits.id, TG_NONE);
+        tg_node n = tg_node_of(TG_OP_CAP, logits.id, TG_NONE);
         n.attrs.cap = cap;
         logits = emit(b, n);
     }
-    tg_value ids = emit(b, node_of(TG_OP_SAMPLE, logits.id, TG_NONE));
+    tg_value ids = emit(b, tg_node_of(TG_OP_SAMPLE, logits.id, TG_NONE));
     b->g->tail.out = ids.id;
     b->block = NULL;
 }
@@ -273,7 +263,7 @@ void tg_build_output(tg_build *b, tg_value x, tg_weight_role head, float scale, 
 
 tg_value tg_build_embed(tg_build *b, tg_weight_role w, tg_value tokens, float scale)
 {
-    tg_node n = node_of(TG_OP_EMBED, tokens.id, TG_NONE);
+    tg_node n = tg_node_of(TG_OP_EMBED, tokens.id, TG_NONE);
     n.weights[0] = (int32_t)w;
     n.attrs.scale = scale;
     return emit(b, n);
@@ -281,7 +271,7 @@ tg_value tg_build_embed(tg_build *b, tg_weight_role w, tg_value tokens, float sc
 
 tg_value tg_build_rms_norm(tg_build *b, tg_value x, tg_weight_role w, float eps)
 {
-    tg_node n = node_of(TG_OP_RMS_NORM, x.id, TG_NONE);
+    tg_node n = tg_node_of(TG_OP_RMS_NORM, x.id, TG_NONE);
     n.weights[0] = (int32_t)w;
     n.attrs.eps = eps;
     return emit(b, n);
@@ -290,7 +280,7 @@ tg_value tg_build_rms_norm(tg_build *b, tg_value x, tg_weight_role w, float eps)
 tg_value tg_build_layer_norm(tg_build *b, tg_value x, tg_weight_role w, tg_weight_role bias,
                              float eps)
 {
-    tg_node n = node_of(TG_OP_LAYER_NORM, x.id, TG_NONE);
+    tg_node n = tg_node_of(TG_OP_LAYER_NORM, x.id, TG_NONE);
     n.weights[TG_SLOT_W] = (int32_t)w;
     if (bias != TG_W_COUNT && is_present(b, bias)) n.weights[TG_SLOT_BIAS] = (int32_t)bias;
     n.attrs.eps = eps;
@@ -300,7 +290,7 @@ tg_value tg_build_layer_norm(tg_build *b, tg_value x, tg_weight_role w, tg_weigh
 tg_value tg_build_scale(tg_build *b, tg_value x, float scale)
 {
     if (scale == 1) return x;
-    tg_node n = node_of(TG_OP_SCALE, x.id, TG_NONE);
+    tg_node n = tg_node_of(TG_OP_SCALE, x.id, TG_NONE);
     n.attrs.scale = scale;
     return emit(b, n);
 }
@@ -308,7 +298,7 @@ tg_value tg_build_scale(tg_build *b, tg_value x, float scale)
 tg_value tg_build_head_norm(tg_build *b, tg_value x, tg_weight_role w, int32_t head_dim, float eps)
 {
     if (!is_present(b, w)) return x;
-    tg_node n = node_of(TG_OP_RMS_NORM, x.id, TG_NONE);
+    tg_node n = tg_node_of(TG_OP_RMS_NORM, x.id, TG_NONE);
     n.weights[0] = (int32_t)w;
     n.attrs.eps = eps;
     n.attrs.head_dim = head_dim;
@@ -317,7 +307,7 @@ tg_value tg_build_head_norm(tg_build *b, tg_value x, tg_weight_role w, int32_t h
 
 tg_value tg_build_matmul(tg_build *b, tg_value x, tg_weight_role w, tg_weight_role bias)
 {
-    tg_node n = node_of(TG_OP_MATMUL, x.id, TG_NONE);
+    tg_node n = tg_node_of(TG_OP_MATMUL, x.id, TG_NONE);
     n.weights[TG_SLOT_W] = (int32_t)w;
     if (bias != TG_W_COUNT && is_present(b, bias)) n.weights[TG_SLOT_BIAS] = (int32_t)bias;
     return emit(b, n);
@@ -326,7 +316,7 @@ tg_value tg_build_matmul(tg_build *b, tg_value x, tg_weight_role w, tg_weight_ro
 tg_value tg_build_rope(tg_build *b, tg_value x, tg_weight_role table, int32_t head_dim,
                        int32_t rotary_dim)
 {
-    tg_node n = node_of(TG_OP_ROPE, x.id, TG_NONE);
+    tg_node n = tg_node_of(TG_OP_ROPE, x.id, TG_NONE);
     n.weights[0] = (int32_t)table;
     n.attrs.head_dim = head_dim;
     n.attrs.rotary_dim = rotary_dim;
@@ -335,7 +325,7 @@ tg_value tg_build_rope(tg_build *b, tg_value x, tg_weight_role table, int32_t he
 
 void tg_build_kv_write(tg_build *b, tg_value k, tg_value v, int32_t n_kv_heads, int32_t head_dim)
 {
-    tg_node n = node_of(TG_OP_KV_WRITE, k.id, v.id);
+    tg_node n = tg_node_of(TG_OP_KV_WRITE, k.id, v.id);
     n.attrs.n_kv_heads = n_kv_heads;
     n.attrs.head_dim = head_dim;
     (void)emit(b, n);
@@ -343,7 +333,7 @@ void tg_build_kv_write(tg_build *b, tg_value k, tg_value v, int32_t n_kv_heads, 
 
 tg_value tg_build_attention(tg_build *b, tg_value q, const tg_attention *a)
 {
-    tg_node n = node_of(TG_OP_ATTENTION, q.id, TG_NONE);
+    tg_node n = tg_node_of(TG_OP_ATTENTION, q.id, TG_NONE);
     n.attrs.n_heads = a->n_heads;
     n.attrs.n_kv_heads = a->n_kv_heads;
     n.attrs.head_dim = a->head_dim;
@@ -355,12 +345,12 @@ tg_value tg_build_attention(tg_build *b, tg_value q, const tg_attention *a)
 
 tg_value tg_build_glu(tg_build *b, tg_value gate, tg_value up, int32_t act)
 {
-    tg_node n = node_of(TG_OP_GLU, gate.id, up.id);
+    tg_node n = tg_node_of(TG_OP_GLU, gate.id, up.id);
     n.attrs.act = act;
     return emit(b, n);
 }
 
 tg_value tg_build_add(tg_build *b, tg_value residual, tg_value y)
 {
-    return emit(b, node_of(TG_OP_ADD, residual.id, y.id));
+    return emit(b, tg_node_of(TG_OP_ADD, residual.id, y.id));
 }

@@ -42,6 +42,10 @@ typedef struct tg_node {
     tg_attrs attrs;
 } tg_node;
 
+/* A node that reads two values, or fewer (TG_NONE), without weights and without a result yet; its
+ * KV group is unset until layers are grouped. */
+tg_node tg_node_of(tg_op op, int32_t in0, int32_t in1);
+
 /* A straight list of nodes. Its input is value `in` (the tokens for the head, the residual stream
  * for the others), its result value `out` (the sampled ids for the tail). */
 typedef struct tg_block {
