@@ -24,27 +24,35 @@ uint64_t tg_avx2_sum_words(const uint64_t *p, int64_t n)
     return add_lanes64(sums[0]);
 }
 
-/* What a dot of bytes is here: a product with pairs added, a product with ones that adds pairs
- * again, and a sum. u below 16 keeps the first from saturating. The products do not change from
- * round to round, which the compiler must not see: it would take them out of the loop. */
+/* The dots of RUN operands as the products of 4-bit codes have them, the cheapest here: products
+ * with pairs added, int16 sums, and a product with ones that adds pairs once for all. u below 16
+ * keeps the sums, of at most 2 * 15 * 128 each, within int16. */
+enum { RUN = 8 };
+_Static_assert(RUN * 2 * 15 * 128 <= INT16_MAX && TG_YARD_BYTES % (32 * RUN) == 0,
+               "a run of operands overflows, or does not end with the yard");
+
+static inline __m256i multiply_run(const uint8_t *u, const __m256i right[2])
+{
+    __m256i sum = _mm256_setzero_si256();
+    for (int j = 0; j < RUN; j++) {
+        __m256i left = _mm256_loadu_si256((const __m256i *)(const void *)(u + 32 * j));
+        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(left, right[j % 2]));
+    }
+    return _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+}
+
+/* The products do not change from round to round, which the compiler must not see: it would take
+ * them out of the loop. */
 uint32_t tg_avx2_sum_products(const uint8_t *u, const int8_t *s, int64_t n_rounds)
 {
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i right[2], sums[N_SUMS];
+    __m256i right[2], sums = _mm256_setzero_si256();
     for (int j = 0; j < 2; j++)
         right[j] = _mm256_loadu_si256((const __m256i *)(const void *)(s + 32 * j));
-    for (int j = 0; j < N_SUMS; j++)
-        sums[j] = _mm256_setzero_si256();
     for (int64_t r = 0; r < n_rounds; r++) {
         __asm__("" : "+x"(right[0]), "+x"(right[1]));
-        for (int j = 0; j < TG_YARD_BYTES / 32; j++) {
-            __m256i left = _mm256_loadu_si256((const __m256i *)(const void *)(u + 32 * j));
-            __m256i pairs = _mm256_maddubs_epi16(left, right[j % 2]);
-            sums[j % N_SUMS] = _mm256_add_epi32(sums[j % N_SUMS], _mm256_madd_epi16(pairs, ones));
-        }
+        for (int j = 0; j < TG_YARD_BYTES; j += 32 * RUN)
+            sums = _mm256_add_epi32(sums, multiply_run(u + j, right));
     }
-    for (int j = 1; j < N_SUMS; j++)
-        sums[0] = _mm256_add_epi32(sums[0], sums[j]);
-    uint64_t both = add_lanes64(_mm256_and_si256(sums[0], _mm256_set1_epi64x(0xffffffff)));
-    return (uint32_t)(both + add_lanes64(_mm256_srli_epi64(sums[0], 32)));
+    uint64_t both = add_lanes64(_mm256_and_si256(sums, _mm256_set1_epi64x(0xffffffff)));
+    return (uint32_t)(both + add_lanes64(_mm256_srli_epi64(sums, 32)));
 }
