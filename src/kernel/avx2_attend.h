@@ -25,7 +25,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { TG_PASS_MAX = 6, TG_PASS_REGS = TG_PAGE_TOKENS / 16 };
+enum {
+    TG_PASS_MAX = 6,
+    TG_PASS_REGS = TG_PAGE_TOKENS / 16,
+    TG_PASS_SIDE = 2 * TG_PASS_REGS /* registers of exponentials that take their steps together */
+};
 
 /* Lines of the next block that are not yet asked for. Loops keep it in registers, and give it back:
  * with a pointer more than they have room for they would take one through a vector register, which
@@ -184,7 +188,11 @@ TG_INLINE tg_v16 tg_pass_cap(tg_v16 s, float cap)
     return tg_v16_mul(c, tg_v16_sub(one, tg_v16_div(two, tg_v16_add(one, e))));
 }
 
-/* ---- probabilities, of all queries of a run: neighbours that see something */
+/* ---- probabilities, of all queries of a run: neighbours that see something
+ *
+ * `regs` is how many registers of a query's 64 places there are to work on, 1 where all queries see
+ * only keys of the first: the newest block of a context. What lies beyond is neither read nor made,
+ * here and in what follows. */
 
 TG_INLINE bool tg_pass_is_edge(const tg_pass *x, int32_t j)
 {
@@ -198,14 +206,15 @@ TG_INLINE bool tg_pass_is_scaled(tg_kv_type type)
 
 /* Scores of one query as contract 12 has them, in place, and the maximum of each lane. Unseen
  * places may hold anything. */
-TG_INLINE void tg_pass_find_top(const tg_pass *x, tg_kv_type type, int32_t j, bool is_edge,
-                                float *p, float *lanes)
+TG_INLINE void tg_pass_find_top(const tg_pass *x, tg_kv_type type, int32_t j, int regs,
+                                bool is_edge)
 {
+    float *p = x->p + j * TG_PAGE_TOKENS;
     float scale = type == TG_KV_Q8 ? x->scale * 0x1p-5f : x->scale, cap = x->cap;
     int32_t first = x->first[j], last = x->last[j];
     tg_v16 top = tg_v16_set(-INFINITY);
     TG_UNROLL
-    for (int r = 0; r < TG_PASS_REGS; r++) { /* max(new, old): new > old ? new : old */
+    for (int r = 0; r < regs; r++) { /* max(new, old): new > old ? new : old */
         tg_v16 s = tg_v16_load(p + 16 * r, 16);
         if (!tg_pass_is_scaled(type)) s = tg_v16_mul(tg_v16_set(scale), s);
         if (cap > 0) s = tg_pass_cap(s, cap);
@@ -213,26 +222,31 @@ TG_INLINE void tg_pass_find_top(const tg_pass *x, tg_kv_type type, int32_t j, bo
         if (is_edge) s = tg_v16_select(tg_m16_range(first, last, 16 * r), s, tg_v16_set(-INFINITY));
         top = tg_v16_max(s, top);
     }
-    tg_v16_store(lanes, 16, top);
+    tg_v16_store(x->t->lanes[x->at + j], 16, top);
 }
 
-/* Probabilities of n <= 2 queries, +0 where they do not see, and the sum of each lane. Of q16 they
- * become weights, whose maximum of each lane is kept too. */
-TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int32_t j, int n, bool is_edge)
+/* Probabilities of n queries, n * regs <= TG_PASS_SIDE, +0 where they do not see, and the sum of
+ * each lane. Of q16 they become weights, whose maximum of each lane is kept too. */
+TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int32_t j, int n, int regs,
+                              bool is_edge)
 {
-    tg_v16 e[2 * TG_PASS_REGS];
+    tg_v16 e[TG_PASS_SIDE], sum[TG_PASS_SIDE], heavy[TG_PASS_SIDE];
     const float *top = x->t->top + x->at + j;
     float *p = x->p + j * TG_PAGE_TOKENS, *lanes = x->t->lanes[x->at + j];
     const int32_t *first = x->first + j, *last = x->last + j;
     TG_UNROLL
-    for (int i = 0; i < n * TG_PASS_REGS; i++)
-        e[i] = tg_v16_sub(tg_v16_load(p + 16 * i, 16), tg_v16_set(top[i / TG_PASS_REGS]));
-    tg_v16_exp_each(e, n * TG_PASS_REGS);
-    tg_v16 sum[2] = {tg_v16_set(0), tg_v16_set(0)}, heavy[2] = {tg_v16_set(0), tg_v16_set(0)};
+    for (int i = 0; i < n * regs; i++) {
+        int k = i / regs, r = i % regs;
+        e[i] = tg_v16_sub(tg_v16_load(p + k * TG_PAGE_TOKENS + 16 * r, 16), tg_v16_set(top[k]));
+    }
+    tg_v16_exp_each(e, n * regs);
+    TG_UNROLL
+    for (int k = 0; k < n; k++)
+        sum[k] = heavy[k] = tg_v16_set(0);
     const float *sv = type == TG_KV_Q16 ? x->v : NULL; /* scales come first */
     TG_UNROLL
-    for (int i = 0; i < n * TG_PASS_REGS; i++) {
-        int k = i / TG_PASS_REGS, r = i % TG_PASS_REGS;
+    for (int i = 0; i < n * regs; i++) {
+        int k = i / regs, r = i % regs;
         if (type == TG_KV_BF16) e[i] = tg_v16_round_bf16(e[i]);
         tg_v16 w = e[i];
         if (type == TG_KV_Q16) w = tg_v16_mul(w, tg_v16_load(sv + 16 * r, 16));
@@ -243,7 +257,7 @@ TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int32_t j, int 
         }
         sum[k] = tg_v16_add(sum[k], e[i]);
         if (type == TG_KV_Q16) heavy[k] = tg_v16_max_bits(w, heavy[k]);
-        tg_v16_store(p + 16 * i, 16, w);
+        tg_v16_store(p + k * TG_PAGE_TOKENS + 16 * r, 16, w);
     }
     TG_UNROLL
     for (int k = 0; k < n; k++) {
@@ -267,15 +281,16 @@ TG_INLINE void tg_pass_find_units(const tg_pass *x, int32_t j, int n)
 }
 
 /* The weights of query j become codes, in place: pairs of int16. */
-TG_INLINE void tg_pass_code(const tg_pass *x, int32_t j)
+TG_INLINE void tg_pass_code(const tg_pass *x, int32_t j, int regs)
 {
     float *p = x->p + j * TG_PAGE_TOKENS;
     tg_v16 inv = tg_v16_set(x->t->inv[x->at + j]), w[TG_PASS_REGS];
+    w[1] = tg_v16_set(0); /* its place is written also where regs is 1 */
     TG_UNROLL
-    for (int r = 0; r < TG_PASS_REGS; r++)
+    for (int r = 0; r < regs; r++)
         w[r] = tg_v16_mul(tg_v16_load(p + 16 * r, 16), inv);
     TG_UNROLL
-    for (int r = 0; r < TG_PASS_REGS; r += 2)
+    for (int r = 0; r < regs; r += 2)
         tg_v16_store_two_i16(p + 8 * r, w[r], w[r + 1]);
 }
 
@@ -309,32 +324,40 @@ TG_INLINE void tg_pass_weigh(const tg_pass *x, int32_t j, int n)
         }
 }
 
+/* tg_pass_soften of n queries, as many together as have room. */
+TG_INLINE void tg_pass_soften_each(const tg_pass *x, tg_kv_type type, int32_t n, int regs)
+{
+    int32_t j = 0;
+    for (; regs == 1 && j + 4 <= n; j += 4)
+        tg_pass_soften(x, type, j, 4, regs, true);
+    for (; j + 2 <= n; j += 2)
+        if (regs == 1 || tg_pass_is_edge(x, j) || tg_pass_is_edge(x, j + 1))
+            tg_pass_soften(x, type, j, 2, regs, true);
+        else
+            tg_pass_soften(x, type, j, 2, regs, false);
+    if (j < n) tg_pass_soften(x, type, j, 1, regs, true);
+}
+
 /* Each step for all n queries before the next. */
-TG_INLINE void tg_pass_soften_all(const tg_pass *x, tg_kv_type type, int32_t n)
+TG_INLINE void tg_pass_soften_run(const tg_pass *x, tg_kv_type type, int32_t n, int regs)
 {
     tg_pass_memory *t = x->t;
     for (int32_t j = 0; j < n; j++)
-        if (tg_pass_is_edge(x, j))
-            tg_pass_find_top(x, type, j, true, x->p + j * TG_PAGE_TOKENS, t->lanes[x->at + j]);
+        if (regs == 1 || tg_pass_is_edge(x, j))
+            tg_pass_find_top(x, type, j, regs, true);
         else
-            tg_pass_find_top(x, type, j, false, x->p + j * TG_PAGE_TOKENS, t->lanes[x->at + j]);
+            tg_pass_find_top(x, type, j, regs, false);
     for (int32_t j = 0; j < n; j += 16)
         tg_v16_store(t->top + x->at + j, 16,
                      tg_v16_fold_each_max(t->lanes[x->at + j], TG_MIN(n - j, 16)));
-    for (int32_t j = 0; j < n; j += 2)
-        if (j + 1 == n)
-            tg_pass_soften(x, type, j, 1, true);
-        else if (tg_pass_is_edge(x, j) || tg_pass_is_edge(x, j + 1))
-            tg_pass_soften(x, type, j, 2, true);
-        else
-            tg_pass_soften(x, type, j, 2, false);
+    tg_pass_soften_each(x, type, n, regs);
     for (int32_t j = 0; j < n; j += 16)
         tg_pass_weigh(x, j, TG_MIN(n - j, 16));
     if (type != TG_KV_Q16) return;
     for (int32_t j = 0; j < n; j += 16)
         tg_pass_find_units(x, j, TG_MIN(n - j, 16));
     for (int32_t j = 0; j < n; j++)
-        tg_pass_code(x, j);
+        tg_pass_code(x, j, regs);
 }
 
 /* ---- values */
@@ -496,10 +519,15 @@ TG_INLINE void tg_pass_run_all(const tg_attend *a, tg_kv_type type, int most,
     }
     for (const tg_pass *x = t->passes; x < end;) {
         const tg_pass *run = x;
-        int32_t n = 0;
-        for (; x < end && x->at == run->at + n; x++)
+        int32_t n = 0, high = 0;
+        for (; x < end && x->at == run->at + n; x++) {
             n += x->n;
-        tg_pass_soften_all(run, type, n);
+            high = TG_MAX(high, x->high);
+        }
+        if (high <= 16)
+            tg_pass_soften_run(run, type, n, 1);
+        else
+            tg_pass_soften_run(run, type, n, TG_PASS_REGS);
     }
     for (const tg_pass *x = t->passes; x < end; x++)
         of[x->n - 1].add(x);

@@ -179,12 +179,15 @@ static void body_attend(const tg_kernels *k, void *arg)
 
 static void bench_attend_of(check *c, tg_kv_type type)
 {
-    static const int32_t shapes[][2] = {{64, 3},   {64, 60}, {128, 4},
-                                        {128, 60}, {256, 4}, {256, 60}};
+    /* head_dim, queries, and how many of them share a token of a verified step, whose tokens see 1,
+     * 2, ... keys; 0: all see all. */
+    static const int32_t shapes[][3] = {{64, 3, 0},  {64, 3, 3},  {64, 12, 3},  {64, 24, 3},
+                                        {64, 60, 0}, {128, 4, 0}, {128, 60, 0}, {256, 4, 0},
+                                        {256, 4, 4}, {256, 60, 0}};
     page *p = &bench_page;
     fill_floats(c, p->q, TG_COUNT(p->q), CALM);
     for (size_t s = 0; s < TG_COUNT(shapes); s++) {
-        int32_t dim = shapes[s][0], n = shapes[s][1];
+        int32_t dim = shapes[s][0], n = shapes[s][1], group = shapes[s][2];
         for (int32_t i = 0; i < TG_PAGE_TOKENS; i++)
             c->ref->kv_store[type](p->k, p->v, i, p->q + i * dim, p->q + (63 - i) * dim, dim);
         for (int i = 0; i < n; i++) {
@@ -194,7 +197,7 @@ static void bench_attend_of(check *c, tg_kv_type type)
                 c->ref->kv_query[type](p->made + i * dim, p->q + i * dim, dim);
             }
             p->first[i] = 0;
-            p->last[i] = 63;
+            p->last[i] = group ? i / group : TG_PAGE_TOKENS - 1;
         }
         p->type = type;
         p->a = (tg_attend){.k = p->k,
@@ -210,8 +213,10 @@ static void bench_attend_of(check *c, tg_kv_type type)
                            .o = p->o,
                            .scratch = p->scratch};
         char label[64];
-        snprintf(label, sizeof label, "head_dim %d, %d queries", dim, n);
+        snprintf(label, sizeof label, "head_dim %d, %d queries%s", dim, n,
+                 group ? ", few keys" : "");
         print_time(c, label, body_attend, p);
+        if (group) continue;
         double ns = time_body(body_attend, c->k, p, BENCH_RUNS);
         printf("    %-32s %10.3f ns per query and key\n", "", ns / 64 / n);
     }

@@ -16,7 +16,8 @@ typedef struct attend_case {
     int32_t first[TG_ATTEND_MAX_QUERIES], last[TG_ATTEND_MAX_QUERIES];
 } attend_case;
 
-/* Ranges as they come: whole, a causal edge, a window's edge, one key, nothing. */
+/* Ranges as they come: whole, a causal edge, a window's edge, one key, nothing, and the newest
+ * block of a verified step, of which no query sees more than the first keys. */
 static void make_ranges(check *c, attend_case *x, int shape)
 {
     int32_t base = next_below(c, 64);
@@ -31,6 +32,7 @@ static void make_ranges(check *c, attend_case *x, int shape)
             x->first[i] = next_below(c, 64);
             x->last[i] = next_below(c, 64); /* often none */
         }
+        if (shape == 6) x->last[i] = TG_MIN(base % 16 + i / 3, 15);
     }
 }
 
@@ -214,7 +216,7 @@ static void check_attend_of(check *c, tg_kv_type type)
 {
     static const int32_t dims[] = {64, 128, 256, 8, 16, 24, 72, 80, 96, 120, 512};
     static const int32_t counts[] = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 33, 64};
-    for (size_t i = 0; i < TG_COUNT(dims) * TG_COUNT(counts) * 6; i++) {
+    for (size_t i = 0; i < TG_COUNT(dims) * TG_COUNT(counts) * 7; i++) {
         int32_t dim = dims[i % TG_COUNT(dims)], n = counts[i / TG_COUNT(dims) % TG_COUNT(counts)];
         int shape = (int)(i / TG_COUNT(dims) / TG_COUNT(counts));
         mood how = dim == 512 || n == 64 ? CALM : (mood)next_below(c, N_MOODS);
