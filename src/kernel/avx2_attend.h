@@ -576,8 +576,27 @@ TG_INLINE void tg_parts_add(float *y, const tg_part_weights *w, const tg_attend_
         tg_v16_store(y + 16 * r, lanes, sum[r]);
 }
 
+/* y, M and all lanes of L += block b, whose weights go from one register to the next. For a few
+ * blocks, as a step of few tokens at a small depth has them: there the weights of up to 16, which
+ * pass through memory, took as long as all else. */
+TG_INLINE void tg_parts_add_one(float *y, const tg_attend_parts *x, int32_t b, float *M, tg_v16 *L)
+{
+    float m = x->m[b * x->step], l = x->l[b * x->step], top = *M > m ? *M : m;
+    const float *o = x->o + b * x->o_step;
+    if (l == 0) return;
+    tg_v16 w[2] = {tg_v16_set(*M - top), tg_v16_set(m - top)};
+    tg_v16_exp_each(w, 2);
+    *M = top;
+    *L = tg_v16_fma(*L, w[0], tg_v16_mul(tg_v16_set(l), w[1]));
+    for (int32_t d = 0, n = x->head_dim; d < n; d += 16) {
+        tg_v16 now = tg_v16_mul(tg_v16_load(o + d, n - d), w[1]);
+        tg_v16_store(y + d, n - d, tg_v16_fma(tg_v16_load(y + d, n - d), w[0], now));
+    }
+}
+
 TG_INLINE void tg_parts_finish(float *y, const tg_attend_parts *x)
 {
+    enum { FEW = 4 };
     int32_t b = 0, dim = x->head_dim;
     while (b < x->n_blocks && x->l[b * x->step] == 0)
         b++;
@@ -587,7 +606,16 @@ TG_INLINE void tg_parts_finish(float *y, const tg_attend_parts *x)
     }
     float M = x->m[b * x->step], L = x->l[b * x->step];
     memcpy(y, x->o + b * x->o_step, (size_t)dim * sizeof *y);
-    for (b++; b < x->n_blocks; b += 16) {
+    b++;
+    if (x->n_blocks - b < FEW) {
+        float lanes[16];
+        tg_v16 all = tg_v16_set(L);
+        for (; b < x->n_blocks; b++)
+            tg_parts_add_one(y, x, b, &M, &all);
+        tg_v16_store(lanes, 16, all);
+        L = lanes[0];
+    }
+    for (; b < x->n_blocks; b += 16) {
         tg_part_weights w;
         int32_t n = TG_MIN(16, x->n_blocks - b), d = 0;
         const float *o = x->o + b * x->o_step;

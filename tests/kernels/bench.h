@@ -37,6 +37,7 @@ typedef struct vectors {
     tg_a8 a8;
     _Alignas(64) char memory[32768];
     tg_act act;
+    int32_t n_blocks;
 } vectors;
 
 static vectors bench_vectors;
@@ -146,8 +147,13 @@ static void bench_add(check *c)
 static void body_finish(const tg_kernels *k, void *arg)
 {
     vectors *v = arg;
-    tg_attend_parts parts = {
-        .head_dim = 64, .n_blocks = 32, .m = v->x, .l = v->x, .o = v->x, .step = 1, .o_step = 64};
+    tg_attend_parts parts = {.head_dim = 64,
+                             .n_blocks = v->n_blocks,
+                             .m = v->x,
+                             .l = v->x,
+                             .o = v->x,
+                             .step = 1,
+                             .o_step = 64};
     for (int i = 0; i < 9; i++)
         k->attend_finish(v->y + 64 * i, &parts);
 }
@@ -155,6 +161,11 @@ static void body_finish(const tg_kernels *k, void *arg)
 static void bench_finish(check *c)
 {
     fill_vectors(c);
+    bench_vectors.n_blocks = 2;
+    print_time(c, "9 heads of 64, 2 blocks", body_finish, &bench_vectors);
+    bench_vectors.n_blocks = 4;
+    print_time(c, "9 heads of 64, 4 blocks", body_finish, &bench_vectors);
+    bench_vectors.n_blocks = 32;
     print_time(c, "9 heads of 64, 32 blocks", body_finish, &bench_vectors);
 }
 
