@@ -377,8 +377,8 @@ TG_CHECKED_API tg_status tg_engine_time_steps(tg_engine *g, const tg_trial *o, d
 
 /* Runs `tokens` through the model and hands out the logits after each of them: row i is the
  * prediction after tokens 0..i, n_vocab floats, borrowed for the call. `on_row` true ends it early
- * with TG_E_CANCELLED. Results do not depend on chunk (tokens a step, a bucket at most; 0: what
- * keeps the logits in 64 MB). */
+ * with TG_E_CANCELLED. Results do not depend on chunk (tokens a step; 0 and more than it: what a
+ * bucket and 64 MB of logits hold). */
 TG_CHECKED_API tg_status tg_engine_eval(tg_engine *g, const int32_t *tokens, int32_t n_tokens,
                                         int32_t chunk,
                                         bool (*on_row)(void *context, int32_t i,

@@ -7,6 +7,7 @@
  * things wants to hear of both. */
 #include "api/api.h"
 #include "base/os.h"
+#include "device/cpu_device.h"
 #include "run/exec.h"
 
 #include <inttypes.h>
@@ -16,10 +17,11 @@
 
 static json_t *describe_memory(const tg_exec_memory *m, const tg_program *p)
 {
-    return json_pack("{s:i, s:i, s:s, s:I, s:I, s:I}", "batch", p->batch, "max_length",
+    return json_pack("{s:i, s:i, s:s, s:I, s:I, s:I, s:I}", "batch", p->batch, "max_length",
                      p->max_length, "kv", tg_kv_type_name(p->kv_type), "weights_bytes",
                      (json_int_t)p->weights_bytes, "kv_bytes", (json_int_t)m->kv_bytes,
-                     "step_bytes", (json_int_t)m->step_bytes);
+                     "step_bytes", (json_int_t)m->step_bytes, "logits_bytes",
+                     (json_int_t)m->logits_bytes);
 }
 
 static void print_memory(tg_buf *out, const tg_exec_memory *m, const tg_program *p)
@@ -29,8 +31,10 @@ static void print_memory(tg_buf *out, const tg_exec_memory *m, const tg_program 
     tg_buf_add_size(out, p->weights_bytes);
     tg_buf_printf(out, " (mapped), keys and values in %s ", tg_kv_type_name(p->kv_type));
     tg_buf_add_size(out, m->kv_bytes);
-    tg_buf_add_cstr(out, ", a step ");
+    tg_buf_add_cstr(out, ", a step up to ");
     tg_buf_add_size(out, m->step_bytes);
+    tg_buf_add_cstr(out, ", of it logits ");
+    tg_buf_add_size(out, m->logits_bytes);
     tg_buf_add_byte(out, '\n');
 }
 
@@ -93,7 +97,7 @@ static tg_status inspect_artifact(tg_buf *out, const char *path, const tg_export
                        "checkpoint it was made from, or export that anew",
                        path);
     TG_TRY(tg_artifact_open(&a, path, e));
-    tg_status s = tg_exec_find_memory(&m, &a->program, e);
+    tg_status s = tg_exec_find_memory(&m, &a->program, &tg_cpu_device_ops, NULL, e);
     if (s == TG_OK)
         s = is_json ? print_artifact_json(out, a, &m, e) : print_artifact(out, a, &m, e);
     tg_artifact_close(a);
@@ -158,7 +162,7 @@ static tg_status survey_program(tg_survey *x, tg_export_config *config, tg_err *
     if (s != TG_OK) return note(x, s, &why, e);
     x->is_compiled = true;
     const tg_program *p = &x->compiled.program;
-    TG_TRY(tg_exec_find_memory(&x->memory, p, e));
+    TG_TRY(tg_exec_find_memory(&x->memory, p, &tg_cpu_device_ops, NULL, e));
     s = tg_exec_check_memory(&x->memory, p, tg_memory_available_bytes(), &too_large);
     return note(x, s, &too_large, e);
 }

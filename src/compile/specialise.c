@@ -4,6 +4,7 @@
  * Blocks are stored once, head, bodies, tail; consecutive layers that call the same body form one
  * segment, and a body that is called again later is the same instructions in another segment. */
 #include "compile/pass.h"
+#include "ir/io.h"
 
 #include <string.h>
 
@@ -156,7 +157,7 @@ static tg_status add_plan(const tg_graph *g, tg_program *p, tg_plan *plans, tg_k
     tg_bucket bucket = {
         .rows = p->batch,
         .tokens = tokens,
-        .outs = tokens,
+        .outs = kind == TG_KIND_CONTEXT ? TG_MIN(tokens, tg_io_most_outs(p)) : tokens,
         .pages = (int32_t)tg_div_up(p->max_length, TG_KV_PAGE_TOKENS),
     };
     tg_plan_value *values;

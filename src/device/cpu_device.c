@@ -160,15 +160,15 @@ static size_t carve(size_t *at, size_t n)
     return here;
 }
 
-/* Lays every thread's private memory into one reservation; with memory NULL only measures. */
-static size_t place_privates(tg_device *d, char *memory)
+/* Lays the private memory of n_threads into one reservation; with memory NULL only measures. */
+static size_t place_privates(tg_step_private *out, const tg_step_sizes *z, int32_t n_threads,
+                             char *memory)
 {
-    const tg_step_sizes *z = &d->sizes;
     size_t few = TG_STEP_FEW_TOKENS, many = TG_MANY_BLOCK_ROWS, at = 0;
     size_t n_made = TG_MAX((size_t)TG_ATTEND_MAX_QUERIES, few * (size_t)z->n_heads);
     size_t made = n_made * (size_t)z->head_dim * sizeof(float);
     size_t block = (size_t)TG_ATTEND_MAX_QUERIES * (size_t)z->head_dim * sizeof(float);
-    for (int32_t i = 0; i < tg_team_n_threads(d->team); i++) {
+    for (int32_t i = 0; i < n_threads; i++) {
         size_t matmul = carve(&at, TG_MATMUL_SCRATCH_BYTES);
         size_t attend = carve(&at, TG_ATTEND_SCRATCH_BYTES);
         size_t sample = carve(&at, tg_sample_scratch_bytes(z->n_vocab));
@@ -181,7 +181,7 @@ static size_t place_privates(tg_device *d, char *memory)
         size_t many_pair = carve(&at, many * (size_t)z->pair_row_floats * sizeof(float));
         size_t row_tokens = carve(&at, ((size_t)z->rows + 1) * sizeof(int32_t));
         if (!memory) continue;
-        d->privates[i] = (tg_step_private){
+        out[i] = (tg_step_private){
             .matmul = memory + matmul,
             .attend = memory + attend,
             .sample = memory + sample,
@@ -212,10 +212,11 @@ static tg_status grow_memory(tg_device *d, tg_err *e)
     };
     for (int32_t i = 0; i < PIECE_COUNT; i++)
         if (!grow_piece(&d->pieces[i], n[i])) return tg_fail_nomem(e, n[i], "step memory");
-    size_t bytes = place_privates(d, NULL);
+    int32_t n_threads = tg_team_n_threads(d->team);
+    size_t bytes = place_privates(NULL, z, n_threads, NULL);
     if (!grow_piece(&d->privates_memory, bytes))
         return tg_fail_nomem(e, bytes, "the threads' memory");
-    place_privates(d, d->privates_memory.memory);
+    place_privates(d->privates, z, n_threads, d->privates_memory.memory);
     return TG_OK;
 }
 
@@ -274,22 +275,22 @@ static tg_status resolve_weights(tg_exe *x, const void *weights, tg_err *e)
     return make_maps(x, e);
 }
 
-/* How the plan runs in blocks of tokens, if it has enough of them. */
-static tg_status find_blocks(tg_exe *x, tg_err *e)
+/* How the plan runs in blocks of tokens, if it has enough of them; else *memory, which the caller
+ * frees, is NULL. */
+static tg_status find_blocks(tg_many *out, void **memory, tg_step_sizes *z, const tg_plan *plan,
+                             tg_err *e)
 {
-    tg_device *d = x->device;
-    if (x->plan->bucket.tokens <= TG_STEP_FEW_TOKENS) return TG_OK;
-    size_t bytes = tg_many_bytes(x->plan);
-    x->many_memory = tg_mem_new(bytes);
-    if (!x->many_memory) return tg_fail_nomem(e, bytes, "a loaded plan");
-    if (tg_many_find(&x->many, x->plan, x->many_memory)) {
-        d->sizes.block_bytes = TG_MAX(d->sizes.block_bytes, x->many.block_bytes);
+    *memory = NULL;
+    if (plan->bucket.tokens <= TG_STEP_FEW_TOKENS) return TG_OK;
+    size_t bytes = tg_many_bytes(plan);
+    *memory = tg_mem_new(bytes);
+    if (!*memory) return tg_fail_nomem(e, bytes, "a loaded plan");
+    if (tg_many_find(out, plan, *memory)) {
+        z->block_bytes = TG_MAX(z->block_bytes, out->block_bytes);
         return TG_OK;
     }
-    tg_log_note("dispatch", "the %s plan of %d tokens runs one instruction at a time",
-                tg_kind_name((tg_kind)x->plan->kind), x->plan->bucket.tokens);
-    tg_mem_free(x->many_memory);
-    x->many_memory = NULL;
+    tg_mem_free(*memory);
+    *memory = NULL;
     return TG_OK;
 }
 
@@ -304,7 +305,10 @@ static tg_status cpu_load(tg_exe **out, tg_device *d, const tg_program *p, const
     x->plan = plan;
     tg_io_find(&x->io, p, plan);
     tg_step_measure(&d->sizes, p, plan);
-    tg_status s = find_blocks(x, e);
+    tg_status s = find_blocks(&x->many, &x->many_memory, &d->sizes, plan, e);
+    if (s == TG_OK && !x->many_memory && plan->bucket.tokens > TG_STEP_FEW_TOKENS)
+        tg_log_note("dispatch", "the %s plan of %d tokens runs one instruction at a time",
+                    tg_kind_name((tg_kind)plan->kind), plan->bucket.tokens);
     if (s == TG_OK) s = grow_memory(d, e);
     if (s == TG_OK) s = resolve_weights(x, weights, e);
     if (s != TG_OK) {
@@ -314,6 +318,71 @@ static tg_status cpu_load(tg_exe **out, tg_device *d, const tg_program *p, const
     x->next = d->exes;
     d->exes = x;
     *out = x;
+    return TG_OK;
+}
+
+/* ---- what steps touch of what is reserved */
+
+typedef struct footprint {
+    int64_t arena_bytes, rows; /* rows: of the memory that all threads share for inputs */
+} footprint;
+
+/* Bytes of the arena that a plan's values cover, together: those of a block's own are only there in
+ * a step of few tokens, n_plain at most, that does not run in blocks. */
+static int64_t count_arena(const tg_plan *plan, const tg_many *many, int32_t n_plain)
+{
+    int64_t at = 0, sum = 0;
+    /* From one end of a covered piece to the next that begins behind it; values are few. */
+    while (at < plan->arena_bytes) {
+        int64_t end = at, next = plan->arena_bytes;
+        for (int32_t i = 0; i < plan->n_values; i++) {
+            const tg_plan_value *v = &plan->values[i];
+            if (v->offset < 0 || v->alias != TG_NONE) continue;
+            int64_t n_rows = tg_plan_n_rows(plan, v);
+            if (many && many->offsets[i] != TG_NONE) n_rows = TG_MIN(n_rows, n_plain);
+            int64_t v_end = v->offset + n_rows * v->width * (int64_t)sizeof(float);
+            if (v->offset <= at)
+                end = TG_MAX(end, v_end);
+            else
+                next = TG_MIN(next, v->offset);
+        }
+        sum += end - at;
+        at = end > at ? end : next;
+    }
+    return sum;
+}
+
+static tg_status measure_plan(footprint *f, tg_step_sizes *z, const tg_program *p,
+                              const tg_plan *plan, int32_t n_threads, tg_err *e)
+{
+    tg_many many;
+    void *memory;
+    tg_step_measure(z, p, plan);
+    TG_TRY(find_blocks(&many, &memory, z, plan, e));
+    int32_t n_plain = plan->bucket.tokens;
+    if (memory) n_plain = TG_MIN(n_plain, tg_many_most_plain(n_threads));
+    int64_t arena_bytes = count_arena(plan, memory ? &many : NULL, n_plain);
+    f->arena_bytes = TG_MAX(f->arena_bytes, arena_bytes);
+    f->rows = TG_MAX(f->rows, TG_MAX(n_plain, plan->bucket.outs));
+    tg_mem_free(memory);
+    return TG_OK;
+}
+
+/* As grow_memory, save that shared rows and values of a block are counted as far as steps reach.
+ * Whoever watches products makes all rows of every input, and is not counted. */
+static tg_status cpu_measure(int64_t *out, const tg_program *p, const void *options, tg_err *e)
+{
+    const tg_cpu_options *o = options;
+    int32_t n_threads = 1;
+    tg_step_sizes z = {0};
+    footprint f = {0};
+    TG_TRY(tg_threads_find(&n_threads, o ? o->n_threads : 0, e));
+    for (int32_t i = 0; i < p->n_plans; i++)
+        TG_TRY(measure_plan(&f, &z, p, &p->plans[i], n_threads, e));
+    int64_t row_floats = z.cols + z.pair_row_floats;
+    *out = f.arena_bytes + (int64_t)tg_a8_bytes(f.rows, z.cols, z.n_wide) +
+           (f.rows * row_floats + z.partial_floats) * (int64_t)sizeof(float) +
+           (int64_t)place_privates(NULL, &z, n_threads, NULL);
     return TG_OK;
 }
 
@@ -434,6 +503,7 @@ const tg_device_ops tg_cpu_device_ops = {
     .read = cpu_read,
     .submit = cpu_submit,
     .wait = cpu_wait,
+    .measure = cpu_measure,
 };
 
 tg_cpu_info tg_cpu_device_get_info(const tg_device *d)

@@ -39,9 +39,14 @@ typedef struct tg_device_ops {
     /* Queues one step. None of the arguments may be touched before wait. */
     TG_MUST_USE tg_status (*submit)(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_err *e);
     TG_MUST_USE tg_status (*wait)(tg_device *d, tg_err *e);
+
+    /* Bytes that steps of a program touch on a device opened with `options`, all its plans filled:
+     * beside the buffers, the weights and what a tg_device is itself. Nothing is opened. */
+    TG_MUST_USE tg_status (*measure)(int64_t *out, const tg_program *p, const void *options,
+                                     tg_err *e);
 } tg_device_ops;
 
-_Static_assert(offsetof(tg_device_ops, wait) + sizeof(void *) == sizeof(tg_device_ops),
+_Static_assert(offsetof(tg_device_ops, measure) + sizeof(void *) == sizeof(tg_device_ops),
                "new entries go last, and this line names the last one");
 
 #endif

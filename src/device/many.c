@@ -188,11 +188,15 @@ typedef struct stretch {
     int32_t n;
 } stretch;
 
+int32_t tg_many_most_plain(int32_t n_threads)
+{
+    return n_threads == 1 ? TG_STEP_FEW_TOKENS : MIN_TOKENS * n_threads - 1;
+}
+
 bool tg_many_is_worth(const tg_step *s)
 {
-    int32_t n = s->counts.n_tokens;
-    return s->many && !s->watch && !s->show && n > TG_STEP_FEW_TOKENS &&
-           (s->n_threads == 1 || n >= MIN_TOKENS * s->n_threads);
+    return s->many && !s->watch && !s->show &&
+           s->counts.n_tokens > tg_many_most_plain(s->n_threads);
 }
 
 /* Blocks of nearly equal size, as many for each thread. */

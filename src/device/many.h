@@ -36,6 +36,9 @@ typedef struct tg_many {
 size_t tg_many_bytes(const tg_plan *plan);
 bool tg_many_find(tg_many *out, const tg_plan *plan, void *memory);
 
+/* Most tokens of a step that is not worth it, by so many threads. */
+int32_t tg_many_most_plain(int32_t n_threads);
+
 /* Whether this step has enough tokens for its threads, and nobody looks at whole inputs. */
 bool tg_many_is_worth(const tg_step *s);
 

@@ -3,7 +3,7 @@
  * about them needs to be stored. */
 #include "ir/io.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, LOGITS_BYTES = 64 << 20 };
 
 /* Takes n_bytes behind *end, aligned. The program's limits keep every product below 2^63. */
 static size_t take(size_t *end, size_t n_bytes)
@@ -38,4 +38,10 @@ void tg_io_find(tg_io *out, const tg_program *p, const tg_plan *plan)
     out->ids = take(&end, outs * 4);
     out->logits = take(&end, outs * out->logits_stride * 4);
     out->out_bytes = end;
+}
+
+int32_t tg_io_most_outs(const tg_program *p)
+{
+    int64_t row_bytes = (int64_t)tg_align_up((size_t)p->n_vocab, 16) * (int64_t)sizeof(float);
+    return (int32_t)TG_MAX(LOGITS_BYTES / row_bytes, p->batch);
 }

@@ -43,4 +43,9 @@ typedef struct tg_io {
 
 void tg_io_find(tg_io *out, const tg_program *p, const tg_plan *plan);
 
+/* Rows of logits that a step of a prompt may be asked for: what 64 MB hold, at least one of each
+ * sequence. Generation wants the last token's of a row; only who evaluates a text wants all, and
+ * 4,096 of SmolLM2's would be 805 MB. Plans of the other kinds have a row for each token. */
+int32_t tg_io_most_outs(const tg_program *p);
+
 #endif

@@ -22,20 +22,33 @@ struct tg_exec {
     tg_arena arena;
 };
 
-static tg_status load_plans(tg_exec *x, const void *weights, size_t *in_bytes, size_t *out_bytes,
-                            int32_t *n_ids, tg_err *e)
+/* Sizes of the step's buffers, of the largest plan each. */
+typedef struct sizes {
+    size_t in_bytes, out_bytes, staging_bytes;
+    int32_t n_ids;
+} sizes;
+
+static sizes measure(const tg_program *p)
+{
+    sizes z = {0};
+    for (int32_t i = 0; i < p->n_plans; i++) {
+        tg_io io;
+        tg_io_find(&io, p, &p->plans[i]);
+        z.in_bytes = TG_MAX(z.in_bytes, io.in_bytes);
+        z.out_bytes = TG_MAX(z.out_bytes, io.out_bytes);
+        z.staging_bytes = TG_MAX(z.staging_bytes, io.adjust);
+        z.n_ids = TG_MAX(z.n_ids, p->plans[i].bucket.outs);
+    }
+    return z;
+}
+
+static tg_status load_plans(tg_exec *x, const void *weights, tg_err *e)
 {
     const tg_program *p = x->program;
     x->exes = TG_ARENA_ARRAY(&x->arena, tg_exe *, p->n_plans);
     if (!x->exes) return tg_fail_nomem(e, (size_t)p->n_plans, "the list of plans");
-    for (int32_t i = 0; i < p->n_plans; i++) {
-        tg_io io;
-        tg_io_find(&io, p, &p->plans[i]);
-        *in_bytes = TG_MAX(*in_bytes, io.in_bytes);
-        *out_bytes = TG_MAX(*out_bytes, io.out_bytes);
-        *n_ids = TG_MAX(*n_ids, p->plans[i].bucket.outs);
+    for (int32_t i = 0; i < p->n_plans; i++)
         TG_TRY(x->ops->load(&x->exes[i], x->device, p, &p->plans[i], weights, e));
-    }
     return TG_OK;
 }
 
@@ -47,16 +60,17 @@ static int32_t largest_step(const tg_program *p)
     return n;
 }
 
-static tg_status make_buffers(tg_exec *x, size_t in_bytes, size_t out_bytes, int32_t n_ids,
-                              tg_err *e)
+static tg_status make_buffers(tg_exec *x, tg_err *e)
 {
     const tg_program *p = x->program;
-    x->staging = tg_arena_alloc(&x->arena, in_bytes);
-    x->ids = TG_ARENA_ARRAY(&x->arena, int32_t, n_ids);
+    sizes z = measure(p);
+    x->staging = tg_arena_alloc(&x->arena, z.staging_bytes);
+    x->ids = TG_ARENA_ARRAY(&x->arena, int32_t, z.n_ids);
     x->logits = TG_ARENA_ARRAY(&x->arena, float, p->n_vocab);
-    if (!x->staging || !x->ids || !x->logits) return tg_fail_nomem(e, in_bytes, "step buffers");
-    TG_TRY(x->ops->buffer(&x->args[TG_ARG_IN], x->device, in_bytes, e));
-    TG_TRY(x->ops->buffer(&x->args[TG_ARG_OUT], x->device, out_bytes, e));
+    if (!x->staging || !x->ids || !x->logits)
+        return tg_fail_nomem(e, z.staging_bytes, "step buffers");
+    TG_TRY(x->ops->buffer(&x->args[TG_ARG_IN], x->device, z.in_bytes, e));
+    TG_TRY(x->ops->buffer(&x->args[TG_ARG_OUT], x->device, z.out_bytes, e));
     for (int32_t g = 0; g < p->n_kv_groups; g++) {
         size_t n = (size_t)tg_kv_n_pages(x->kv, g) * (size_t)p->kv_groups[g].page_bytes;
         TG_TRY(x->ops->buffer(&x->args[TG_ARG_KV + g], x->device, n, e));
@@ -64,23 +78,26 @@ static tg_status make_buffers(tg_exec *x, size_t in_bytes, size_t out_bytes, int
     return TG_OK;
 }
 
-static tg_exec_memory sum_memory(const tg_program *p, const tg_kv *kv)
+static tg_status sum_memory(tg_exec_memory *out, const tg_program *p, const tg_kv *kv,
+                            const tg_device_ops *ops, const void *device_options, tg_err *e)
 {
-    tg_exec_memory m = {0};
-    for (int32_t i = 0; i < p->n_plans; i++)
-        m.step_bytes = TG_MAX(m.step_bytes, p->plans[i].arena_bytes);
+    sizes z = measure(p);
+    *out = (tg_exec_memory){.logits_bytes = (int64_t)z.out_bytes};
+    TG_TRY(ops->measure(&out->step_bytes, p, device_options, e));
+    out->step_bytes += (int64_t)(z.in_bytes + z.staging_bytes + z.out_bytes);
     for (int32_t g = 0; g < p->n_kv_groups; g++)
-        m.kv_bytes += tg_kv_n_pages(kv, g) * p->kv_groups[g].page_bytes;
-    return m;
+        out->kv_bytes += tg_kv_n_pages(kv, g) * p->kv_groups[g].page_bytes;
+    return TG_OK;
 }
 
-tg_status tg_exec_find_memory(tg_exec_memory *out, const tg_program *p, tg_err *e)
+tg_status tg_exec_find_memory(tg_exec_memory *out, const tg_program *p, const tg_device_ops *ops,
+                              const void *device_options, tg_err *e)
 {
     tg_kv *kv;
     TG_TRY(tg_kv_new(&kv, p, largest_step(p), e));
-    *out = sum_memory(p, kv);
+    tg_status s = sum_memory(out, p, kv, ops, device_options, e);
     tg_kv_free(kv);
-    return TG_OK;
+    return s;
 }
 
 tg_status tg_exec_check_memory(const tg_exec_memory *m, const tg_program *p, int64_t available,
@@ -103,14 +120,13 @@ tg_status tg_exec_new(tg_exec **out, const tg_program *p, const void *weights,
     if (!x) return tg_fail_nomem(e, sizeof *x, "the executor");
     x->program = p;
     x->ops = ops;
-    size_t in_bytes = 0, out_bytes = 0;
-    int32_t n_ids = 0;
-    tg_status s = ops->open(&x->device, device_options, e);
-    if (s == TG_OK) s = load_plans(x, weights, &in_bytes, &out_bytes, &n_ids, e);
-    if (s == TG_OK) s = tg_kv_new(&x->kv, p, largest_step(p), e);
-    tg_exec_memory m = s == TG_OK ? sum_memory(p, x->kv) : (tg_exec_memory){0};
+    tg_exec_memory m;
+    tg_status s = tg_kv_new(&x->kv, p, largest_step(p), e);
+    if (s == TG_OK) s = sum_memory(&m, p, x->kv, ops, device_options, e);
     if (s == TG_OK) s = tg_exec_check_memory(&m, p, tg_memory_available_bytes(), e);
-    if (s == TG_OK) s = make_buffers(x, in_bytes, out_bytes, n_ids, e);
+    if (s == TG_OK) s = ops->open(&x->device, device_options, e);
+    if (s == TG_OK) s = load_plans(x, weights, e);
+    if (s == TG_OK) s = make_buffers(x, e);
     if (s != TG_OK) {
         tg_exec_free(x);
         return s;

@@ -14,11 +14,16 @@ typedef struct tg_exec tg_exec;
 
 /* What full rows of a program need beside the weights, which are mapped and can be dropped. */
 typedef struct tg_exec_memory {
-    int64_t kv_bytes;   /* pages of all rows */
-    int64_t step_bytes; /* values of the largest step */
+    int64_t kv_bytes;     /* pages of all rows */
+    int64_t step_bytes;   /* of the largest step: values, scratch of all threads, both images */
+    int64_t logits_bytes; /* in step_bytes: every row of logits of the largest plan */
 } tg_exec_memory;
 
-TG_MUST_USE tg_status tg_exec_find_memory(tg_exec_memory *out, const tg_program *p, tg_err *e);
+/* What is touched by steps that fill their buckets: what the system has to have, less than the
+ * address space that is reserved for it. `device_options` is what ops->open takes. */
+TG_MUST_USE tg_status tg_exec_find_memory(tg_exec_memory *out, const tg_program *p,
+                                          const tg_device_ops *ops, const void *device_options,
+                                          tg_err *e);
 /* Whether that fits into `available` bytes; TG_E_LIMIT names both sizes and the options that
  * help. */
 TG_MUST_USE tg_status tg_exec_check_memory(const tg_exec_memory *m, const tg_program *p,

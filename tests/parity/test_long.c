@@ -5,6 +5,7 @@
 #include "parity.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -236,6 +237,72 @@ static void pages_that_come_back_bring_nothing_along(void **state)
     parity_close(&r);
 }
 
+/* ---- memory */
+
+/* Bytes that Linux has given this process and that are of no file. */
+static int64_t find_anonymous(void)
+{
+    FILE *f = fopen("/proc/self/status", "re");
+    char line[128];
+    int64_t kb = -1;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "RssAnon: %" SCNd64, &kb) == 1) break;
+    fclose(f);
+    assert_true(kb > 0);
+    return kb * 1024;
+}
+
+/* A bucket filled, all logits wanted: once in blocks of tokens, then with the most tokens that two
+ * threads take instruction by instruction. The system may give more, by what it rounds to large
+ * pages (three buffers), and less, by a third at most: scratch is sized for the widest input. */
+static void full_steps_touch_as_much_memory_as_is_said(void **state)
+{
+    (void)state;
+    enum { LENGTH = 8192, THREADS = 2, SOME = 79, LARGE_PAGE = 2 << 20 };
+    static const int32_t buckets[] = {16, LENGTH};
+    static int32_t ids[LENGTH];
+    char artifact[256];
+    parity_run r;
+    tg_exec_memory m;
+    tg_err e = {0};
+    tg_export_options o = {.batch = 1,
+                           .max_length = LENGTH,
+                           .context_buckets = buckets,
+                           .n_context_buckets = 2,
+                           .is_forced = true};
+    snprintf(artifact, sizeof artifact, "%s/filled", parity_dir());
+    if (tg_export(lengthen("tests/tiny/llama-mqa", LENGTH), artifact, &o, &e) != TG_OK)
+        fail_msg("%s", e.msg);
+    for (int32_t i = 0; i < LENGTH; i++)
+        ids[i] = 3 + i % 90;
+    int64_t before = find_anonymous();
+    parity_open(&r, artifact, THREADS, NULL);
+    const tg_cpu_options options = {.n_threads = THREADS};
+    assert_int_equal(
+        tg_exec_find_memory(&m, &r.artifact->program, &tg_cpu_device_ops, &options, &e), TG_OK);
+    static const int32_t sizes[] = {LENGTH, SOME};
+    for (size_t i = 0; i < TG_COUNT(sizes); i++) {
+        tg_exec_row x = {.tokens = ids, .n_tokens = sizes[i], .n_outs = sizes[i]};
+        if (tg_exec_step(r.exec, TG_KIND_CONTEXT, &x, 1, &e) != TG_OK) fail_msg("%s", e.msg);
+        tg_kv_trim(tg_exec_kv(r.exec), 0, 0);
+    }
+    int64_t said = m.kv_bytes + m.step_bytes, touched = find_anonymous() - before;
+    print_message("said %" PRId64 " KB, touched %" PRId64 " KB\n", said >> 10, touched >> 10);
+    parity_close(&r);
+    if (touched > said + 3 * LARGE_PAGE || touched < said / 3 * 2)
+        fail_msg("%" PRId64 " bytes were touched and %" PRId64 " said", touched, said);
+}
+
+/* 64 MB over the bytes of a row: 49,152 and 262,144 floats. A row of each sequence is the least. */
+static void prompts_keep_64_MB_of_logits(void **state)
+{
+    (void)state;
+    assert_int_equal(tg_io_most_outs(&(tg_program){.n_vocab = 49152, .batch = 1}), 341);
+    assert_int_equal(tg_io_most_outs(&(tg_program){.n_vocab = 262144, .batch = 1}), 64);
+    assert_int_equal(tg_io_most_outs(&(tg_program){.n_vocab = 262144, .batch = 256}), 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +311,8 @@ int main(void)
         cmocka_unit_test(a_long_text_changes_nothing_for_a_short_one),
         cmocka_unit_test(a_window_gives_its_pages_back_while_full_layers_keep_theirs),
         cmocka_unit_test(pages_that_come_back_bring_nothing_along),
+        cmocka_unit_test(full_steps_touch_as_much_memory_as_is_said),
+        cmocka_unit_test(prompts_keep_64_MB_of_logits),
     };
     return cmocka_run_group_tests_name("long", tests, NULL, NULL);
 }

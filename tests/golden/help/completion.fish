@@ -102,7 +102,7 @@ complete -c trigraph -n '__fish_seen_subcommand_from eval' -l prompt -s p -r -d 
 complete -c trigraph -n '__fish_seen_subcommand_from eval' -l file -s f -r -d 'the text, from a file; - is standard input'
 complete -c trigraph -n '__fish_seen_subcommand_from eval' -l ids -r -d 'token ids, decimal, separated by spaces; - is standard input'
 complete -c trigraph -n '__fish_seen_subcommand_from eval' -l logits -r -d 'write float32 logits [tokens, vocabulary]; row i is after ids 0 to i'
-complete -c trigraph -n '__fish_seen_subcommand_from eval' -l chunk -r -d 'tokens of a step, at most the largest bucket; changes the speed and no result'
+complete -c trigraph -n '__fish_seen_subcommand_from eval' -l chunk -r -d 'tokens of a step, at most what the largest bucket and 64 MB of logits hold; changes the speed and no result'
 complete -c trigraph -n '__fish_seen_subcommand_from eval' -l threads -s t -r -d 'worker threads; changes the speed and no result'
 complete -c trigraph -n '__fish_seen_subcommand_from eval' -l json -d 'print one JSON object on standard output'
 complete -c trigraph -n '__fish_seen_subcommand_from eval' -l help -s h -d 'print this and exit'

@@ -123,7 +123,7 @@ eval)
         '--file=[the text, from a file; - is standard input]:value:_files' \
         '--ids=[token ids, decimal, separated by spaces; - is standard input]:value:_files' \
         '--logits=[write float32 logits [tokens, vocabulary]; row i is after ids 0 to i]:value:_files' \
-        '--chunk=[tokens of a step, at most the largest bucket; changes the speed and no result]:value:_files' \
+        '--chunk=[tokens of a step, at most what the largest bucket and 64 MB of logits hold; changes the speed and no result]:value:_files' \
         '--threads=[worker threads; changes the speed and no result]:value:_files' \
         '--json[print one JSON object on standard output]' \
         '--help[print this and exit]' \

@@ -148,13 +148,26 @@ static void refused_memory_is_an_error(void **state)
     }
 }
 
-/* 3 rows of 16 pages of 64 bytes and, with the window, of 6: 3 * 22 * 64 = 4224 bytes, and a
- * step of 1 MiB. */
+static tg_status measure_one_mib(int64_t *out, const tg_program *p, const void *options, tg_err *e)
+{
+    (void)p;
+    (void)options;
+    (void)e;
+    *out = 1 << 20;
+    return TG_OK;
+}
+
+/* 3 rows of 16 pages of 64 bytes and, with the window, of 6: 3 * 22 * 64 = 4224 bytes. A step is
+ * 1 MiB of the device's and the two images: ids and logits of 7 rows of 100 floats, 448 apart, are
+ * 64 + 3136 bytes, and the input's are in the machine's memory twice, save the adjustments. */
 static void what_does_not_fit_names_sizes_and_options(void **state)
 {
     (void)state;
-    tg_plan plan = {.kind = TG_KIND_CONTEXT, .bucket.tokens = STEP, .arena_bytes = 1 << 20};
+    const tg_device_ops ops = {.measure = measure_one_mib};
+    tg_plan plan = {.kind = TG_KIND_CONTEXT,
+                    .bucket = {.rows = BATCH, .tokens = STEP, .outs = 7, .pages = 16}};
     tg_program p = {.batch = BATCH,
+                    .n_vocab = 100,
                     .max_length = LENGTH,
                     .n_kv_groups = 2,
                     .n_plans = 1,
@@ -162,11 +175,15 @@ static void what_does_not_fit_names_sizes_and_options(void **state)
                     .kv_groups = {{.page_bytes = 64}, {.page_bytes = 64, .window = WINDOW}}};
     tg_exec_memory m;
     tg_err e = {0};
-    assert_int_equal(tg_exec_find_memory(&m, &p, &e), TG_OK);
+    assert_int_equal(tg_exec_find_memory(&m, &p, &ops, NULL, &e), TG_OK);
+    tg_io io;
+    tg_io_find(&io, &p, &plan);
     assert_int_equal(m.kv_bytes, 4224);
-    assert_int_equal(m.step_bytes, 1 << 20);
-    assert_int_equal(tg_exec_check_memory(&m, &p, (1 << 20) + 4224, &e), TG_OK);
-    assert_int_equal(tg_exec_check_memory(&m, &p, (1 << 20) + 4223, &e), TG_E_LIMIT);
+    assert_int_equal(m.logits_bytes, 64 + 3136);
+    assert_int_equal(m.step_bytes, (1 << 20) + io.in_bytes + io.adjust + 64 + 3136);
+    int64_t all = m.step_bytes + 4224;
+    assert_int_equal(tg_exec_check_memory(&m, &p, all, &e), TG_OK);
+    assert_int_equal(tg_exec_check_memory(&m, &p, all - 1, &e), TG_E_LIMIT);
     assert_string_equal(e.msg, "3 rows of 1000 positions need up to 1 MB and 1 MB are free; export "
                                "with a smaller --max-length or --batch");
 }
