@@ -29,15 +29,21 @@ static bool is_refused(void)
     return false;
 }
 
-void *tg_mem_new(size_t n_bytes)
+/* n_bytes made a multiple of ALIGN, or NULL. */
+static void *allocate(size_t *n_bytes)
 {
     size_t padded;
-    if (is_refused() || !tg_add_size(n_bytes, ALIGN, &padded)) return NULL;
-    padded = tg_align_up(n_bytes ? n_bytes : 1, ALIGN);
-    void *p = aligned_alloc(ALIGN, padded);
-    if (!p) return NULL;
-    memset(p, 0, padded);
-    atomic_fetch_add_explicit(&n_alive, 1, memory_order_relaxed);
+    if (is_refused() || !tg_add_size(*n_bytes, ALIGN, &padded)) return NULL;
+    *n_bytes = tg_align_up(*n_bytes ? *n_bytes : 1, ALIGN);
+    void *p = aligned_alloc(ALIGN, *n_bytes);
+    if (p) atomic_fetch_add_explicit(&n_alive, 1, memory_order_relaxed);
+    return p;
+}
+
+void *tg_mem_new(size_t n_bytes)
+{
+    void *p = allocate(&n_bytes);
+    if (p) memset(p, 0, n_bytes);
     return p;
 }
 
@@ -60,6 +66,15 @@ void *tg_mem_resize(void *p, size_t old_bytes, size_t new_bytes)
     void *q = tg_mem_new(new_bytes);
     if (!q) return NULL;
     if (p) memcpy(q, p, TG_MIN(old_bytes, new_bytes));
+    tg_mem_free(p);
+    return q;
+}
+
+void *tg_mem_grow(void *p, size_t old_bytes, size_t new_bytes)
+{
+    void *q = allocate(&new_bytes);
+    if (!q) return NULL;
+    if (old_bytes) memcpy(q, p, old_bytes);
     tg_mem_free(p);
     return q;
 }

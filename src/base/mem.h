@@ -20,6 +20,8 @@ void *tg_mem_new_array(size_t count, size_t size);
 /* Grows or shrinks, keeping the first min(old, new) bytes and zeroing what is new; on NULL the old
  * block is still valid. `p` may be NULL with old_bytes 0. */
 void *tg_mem_resize(void *p, size_t old_bytes, size_t new_bytes);
+/* The same, but new bytes hold anything: their pages come when they are written. */
+void *tg_mem_grow(void *p, size_t old_bytes, size_t new_bytes);
 void tg_mem_free(void *p); /* accepts NULL */
 /* Neither zeroed nor aligned beyond 16 bytes: for a library's own many small blocks. */
 void *tg_mem_new_plain(size_t n_bytes);

@@ -56,14 +56,20 @@ static bool reserve(tg_buf *b, size_t n)
     if (!tg_add_size(b->len, n, &need) || !tg_add_size(need, 1, &need)) goto fail;
     if (need <= b->size) return true;
     size_t size = TG_MAX(need, b->size + b->size / 2 + 64);
-    char *p = tg_mem_resize(b->ptr, b->len, size);
+    char *p = tg_mem_grow(b->ptr, b->len, size);
     if (!p) goto fail;
+    p[b->len] = 0;
     b->ptr = p;
     b->size = size;
     return true;
 fail:
     b->is_failed = true;
     return false;
+}
+
+void tg_buf_reserve(tg_buf *b, size_t n)
+{
+    (void)reserve(b, n);
 }
 
 void tg_buf_add(tg_buf *b, const void *bytes, size_t n)

@@ -31,6 +31,7 @@ typedef struct tg_buf {
     bool is_failed;
 } tg_buf;
 
+void tg_buf_reserve(tg_buf *b, size_t n); /* room for n more bytes: an empty one has just that */
 void tg_buf_add(tg_buf *b, const void *bytes, size_t n);
 void tg_buf_add_str(tg_buf *b, tg_str s);
 void tg_buf_add_cstr(tg_buf *b, const char *s);

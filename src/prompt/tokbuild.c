@@ -28,6 +28,8 @@ void tg_tok_build_init(tg_tok_build *b)
 void tg_tok_build_deinit(tg_tok_build *b)
 {
     tg_mem_free(b->entries);
+    tg_mem_free(b->index);
+    tg_mem_free(b->merges);
     tg_mem_free(b->added);
     tg_buf_deinit(&b->steps);
     tg_buf_deinit(&b->strings);
@@ -36,25 +38,53 @@ void tg_tok_build_deinit(tg_tok_build *b)
     tg_arena_deinit(&b->arena);
 }
 
+char *tg_tok_build_room(tg_tok_build *b, size_t n)
+{
+    enum { ROOM_BYTES = 32 * 1024 };
+    if (n > b->room_bytes || !b->room) {
+        size_t size = TG_MAX(n, (size_t)ROOM_BYTES);
+        char *p = tg_arena_alloc(&b->arena, size);
+        if (!p) return NULL;
+        b->room = p;
+        b->room_bytes = size;
+    }
+    char *p = b->room;
+    b->room += n;
+    b->room_bytes -= n;
+    return p;
+}
+
+void tg_tok_build_give_back(tg_tok_build *b, size_t n)
+{
+    b->room -= n;
+    b->room_bytes += n;
+}
+
 tg_str tg_tok_build_copy(tg_tok_build *b, tg_str s)
 {
-    char *p = tg_arena_copy_str(&b->arena, s.ptr, s.len);
+    char *p = tg_tok_build_room(b, s.len);
+    if (p && s.len) memcpy(p, s.ptr, s.len);
     return (tg_str){p, p ? s.len : 0};
 }
 
 /* ---- tokens */
 
-/* By id, not by count: files list tokens in any order. */
-static tg_status reserve_entries(tg_tok_build *b, int32_t n, tg_err *e)
+tg_status tg_tok_build_reserve(tg_tok_build *b, int32_t n, tg_err *e)
 {
     if (n <= b->size_entries) return TG_OK;
-    int32_t want = TG_MAX(n, b->size_entries * 2);
     void *p = tg_mem_resize(b->entries, (size_t)b->size_entries * sizeof *b->entries,
-                            (size_t)want * sizeof *b->entries);
-    if (!p) return no_memory(e, (size_t)want * sizeof *b->entries);
+                            (size_t)n * sizeof *b->entries);
+    if (!p) return no_memory(e, (size_t)n * sizeof *b->entries);
     b->entries = p;
-    b->size_entries = want;
+    b->size_entries = n;
     return TG_OK;
+}
+
+/* By id, not by count: files list tokens in any order. By a quarter: they are 72 bytes each. */
+static tg_status grow_entries(tg_tok_build *b, int32_t n, tg_err *e)
+{
+    if (n <= b->size_entries) return TG_OK;
+    return tg_tok_build_reserve(b, TG_MAX(n, b->size_entries + b->size_entries / 4 + 64), e);
 }
 
 tg_status tg_tok_build_add_token(tg_tok_build *b, int32_t id, tg_str text, uint16_t flags,
@@ -63,7 +93,7 @@ tg_status tg_tok_build_add_token(tg_tok_build *b, int32_t id, tg_str text, uint1
     if (id < 0 || id > TG_TOK_MAX_ID)
         return tg_fail(e, TG_E_LIMIT, "token '%.*s' has id %" PRId32 "; ids are 0 to %d",
                        (int)TG_MIN(text.len, (size_t)80), text.ptr, id, TG_TOK_MAX_ID);
-    TG_TRY(reserve_entries(b, id + 1, e));
+    TG_TRY(grow_entries(b, id + 1, e));
     b->n_entries = TG_MAX(b->n_entries, id + 1);
     tg_tok_entry *x = &b->entries[id];
     if (x->is_present)
@@ -100,9 +130,10 @@ static void insert(tg_tok_slot *slots, uint32_t mask, const tg_tok_entry *entrie
     slots[i] = (tg_tok_slot){upper, id};
 }
 
-static tg_tok_slot *new_slots(tg_tok_build *b, uint32_t size)
+/* The caller frees it. */
+static tg_tok_slot *new_slots(uint32_t size)
 {
-    tg_tok_slot *slots = TG_ARENA_ARRAY(&b->arena, tg_tok_slot, size);
+    tg_tok_slot *slots = tg_mem_new_array(size, sizeof *slots);
     for (uint32_t i = 0; slots && i < size; i++)
         slots[i].id = -1;
     return slots;
@@ -111,7 +142,8 @@ static tg_tok_slot *new_slots(tg_tok_build *b, uint32_t size)
 tg_status tg_tok_build_index(tg_tok_build *b, tg_err *e)
 {
     uint32_t size = table_size((size_t)b->n_entries);
-    b->index = new_slots(b, size);
+    tg_mem_free(b->index);
+    b->index = new_slots(size);
     if (!b->index) return no_memory(e, size * sizeof *b->index);
     b->index_mask = size - 1;
     for (int32_t i = 0; i < b->n_entries; i++)
@@ -138,7 +170,8 @@ tg_status tg_tok_build_begin_merges(tg_tok_build *b, size_t n, tg_err *e)
         return tg_fail(e, TG_E_LIMIT, "%zu merges are more than the limit of %d", n, 1 << 28);
     /* At most five eighths full: four of these are a cache line, and memory counts. */
     uint32_t size = table_size(n * 4 / 5);
-    b->merges = TG_ARENA_ARRAY(&b->arena, tg_tok_merge, size);
+    tg_mem_free(b->merges);
+    b->merges = tg_mem_new_array(size, sizeof *b->merges);
     if (!b->merges) return no_memory(e, size * sizeof *b->merges);
     b->merge_mask = size - 1;
     for (uint32_t i = 0; i < size; i++)
@@ -206,16 +239,20 @@ tg_status tg_tok_build_add_added(tg_tok_build *b, tg_str content, int32_t id, ui
 
 tg_str tg_tok_build_bytes_of(tg_tok_build *b, tg_str text)
 {
-    char *bytes = tg_arena_alloc(&b->arena, text.len + 1);
+    char *bytes = tg_tok_build_room(b, text.len);
     size_t n = 0;
     for (size_t i = 0; bytes && i < text.len;) {
         int32_t cp;
         int len = tg_utf8_decode(text.ptr + i, text.len - i, &cp);
         int byte = len ? tg_tok_char_byte(cp) : -1;
-        if (byte < 0) return (tg_str){NULL, 0};
+        if (byte < 0) {
+            tg_tok_build_give_back(b, text.len);
+            return (tg_str){NULL, 0};
+        }
         bytes[n++] = (char)byte;
         i += (size_t)len;
     }
+    if (bytes) tg_tok_build_give_back(b, text.len - n);
     return (tg_str){bytes, n};
 }
 
@@ -235,7 +272,7 @@ tg_status tg_tok_build_map_bytes(tg_tok_build *b, tg_err *e)
         }
     }
     b->h.flags |= TG_TOK_BYTE_LEVEL | TG_TOK_SPELL_BYTES;
-    return b->arena.chunks ? TG_OK : no_memory(e, 0);
+    return b->arena.chunks || b->n_entries == 0 ? TG_OK : no_memory(e, 0);
 }
 
 int tg_tok_parse_byte(tg_str text)
@@ -293,6 +330,7 @@ static tg_status make_strings(tg_tok_build *b, tables *t, tg_err *e)
     for (int32_t i = 0; i < n_vocab; i++) {
         const tg_tok_entry *x = &b->entries[i];
         if (!tg_str_is_equal(x->key.ptr ? x->key : x->text, x->piece)) has_own_pieces = true;
+        if (!x->ends) continue;
         if (x->ends[0].ptr) b->h.n_ends = TG_MAX(b->h.n_ends, 1);
         if (x->ends[1].ptr || x->ends[2].ptr) b->h.n_ends = 3;
     }
@@ -313,7 +351,7 @@ static tg_status make_ends(tg_tok_build *b, tables *t, tg_err *e)
     for (int32_t k = 0; k < b->h.n_ends; k++)
         for (int32_t i = 0; i < b->h.n_vocab; i++) {
             const tg_tok_entry *x = &b->entries[i];
-            tg_str s = x->ends[k].ptr ? x->ends[k] : x->piece;
+            tg_str s = x->ends && x->ends[k].ptr ? x->ends[k] : x->piece;
             tg_tok_part p = {piece_at[i], (uint32_t)s.len};
             if (tg_str_has_suffix(x->piece, s)) {
                 p.at += (uint32_t)(x->piece.len - s.len);
@@ -331,7 +369,7 @@ static tg_status make_ends(tg_tok_build *b, tables *t, tg_err *e)
 static tg_status make_slots(tg_tok_build *b, tables *t, tg_err *e)
 {
     uint32_t size = table_size((size_t)b->n_entries);
-    tg_tok_slot *slots = new_slots(b, size);
+    tg_tok_slot *slots = new_slots(size);
     if (!slots) return no_memory(e, size * sizeof *slots);
     for (int32_t i = 0; i < b->n_entries; i++) {
         const tg_tok_entry *x = &b->entries[i];
@@ -339,6 +377,7 @@ static tg_status make_slots(tg_tok_build *b, tables *t, tg_err *e)
             insert(slots, size - 1, b->entries, false, i);
     }
     tg_buf_add(&t->at[TG_TOK_SLOTS], slots, size * sizeof *slots);
+    tg_mem_free(slots);
     return TG_OK;
 }
 
@@ -399,9 +438,10 @@ static tg_status make_seams(tg_tok_build *b, tables *t, tg_err *e)
     uint32_t n_bits = LEAST_BITS;
     bool has_seams = may_have_seams(b);
     if (has_seams) {
-        uint32_t *count = TG_ARENA_ARRAY(&b->arena, uint32_t, COUNT_BITS / 32);
+        uint32_t *count = tg_mem_new_array(COUNT_BITS / 32, sizeof *count);
         if (!count) return no_memory(e, COUNT_BITS / 8);
         size_t n_pairs = set_seams(b, count, COUNT_BITS - 1);
+        tg_mem_free(count);
         /* One bit in sixteen set: a pair that no token holds is taken for one in 6 % of cases,
          * which costs a cut and never an id. */
         while (n_bits < MOST_BITS && n_bits < 16 * n_pairs)
@@ -617,34 +657,61 @@ static void pad(tg_buf *blob)
         tg_buf_add_byte(blob, 0);
 }
 
+static tg_str find_section(const tg_tok_build *b, const tables *t, int k)
+{
+    if (k == TG_TOK_STEPS) return tg_buf_str(&b->steps);
+    if (k == TG_TOK_STRINGS) return tg_buf_str(&b->strings);
+    if (k == TG_TOK_BYTE_IDS) return (tg_str){(const char *)b->byte_ids, sizeof b->byte_ids};
+    if (k == TG_TOK_MERGES)
+        return (tg_str){(const char *)b->merges, ((size_t)b->merge_mask + 1) * sizeof *b->merges};
+    return tg_buf_str(&t->at[k]);
+}
+
+/* Room for all of the blob at once: a buffer that grows is there twice when it does, and ends half
+ * as large again as what it holds. */
+static void reserve_blob(const tg_tok_build *b, const tables *t, tg_buf *blob)
+{
+    size_t n = tg_align_up(sizeof b->h, TG_TOK_ALIGN);
+    for (int k = 0; k < TG_TOK_SECTION_COUNT; k++)
+        n += tg_align_up(find_section(b, t, k).len, TG_TOK_ALIGN);
+    tg_buf_reserve(blob, n);
+}
+
+/* What is in the blob need not be there a second time. */
+static void free_section(tg_tok_build *b, tables *t, int k)
+{
+    tg_buf_deinit(&t->at[k]);
+    if (k != TG_TOK_MERGES) return;
+    tg_mem_free(b->merges);
+    b->merges = NULL;
+}
+
 /* `blob` is empty before. The header goes first as a place to fill, and in the end again with the
  * offsets of the sections. */
-static tg_status write_blob(tg_tok_build *b, const tables *t, tg_buf *blob, tg_err *e)
+static tg_status write_blob(tg_tok_build *b, tables *t, tg_buf *blob, tg_err *e)
 {
     tg_tok_header *h = &b->h;
+    bool has_pieces = t->at[TG_TOK_PIECE_AT].len > 0;
     memcpy(h->magic, TG_TOK_MAGIC, sizeof h->magic);
     h->version = TG_TOK_VERSION;
     h->header_bytes = sizeof *h;
+    for (int k = 0; k < TG_TOK_SECTION_COUNT; k++)
+        TG_TRY(tg_buf_check(&t->at[k], e));
+    reserve_blob(b, t, blob);
     tg_buf_add(blob, h, sizeof *h);
     pad(blob);
     for (int k = 0; k < TG_TOK_SECTION_COUNT; k++) {
-        tg_str s = tg_buf_str(&t->at[k]);
-        if (k == TG_TOK_STEPS) s = tg_buf_str(&b->steps);
-        if (k == TG_TOK_STRINGS) s = tg_buf_str(&b->strings);
-        if (k == TG_TOK_BYTE_IDS) s = (tg_str){(const char *)b->byte_ids, sizeof b->byte_ids};
-        if (k == TG_TOK_MERGES)
-            s = (tg_str){(const char *)b->merges, ((size_t)b->merge_mask + 1) * sizeof *b->merges};
-        TG_TRY(tg_buf_check(&t->at[k], e));
+        tg_str s = find_section(b, t, k);
         h->sections[k] = (tg_tok_range){blob->len, s.len};
         /* Pieces that equal the keys are the keys. */
-        bool is_alias = (k == TG_TOK_PIECE_AT || k == TG_TOK_PIECES) && !t->at[TG_TOK_PIECE_AT].len;
-        if (is_alias) {
+        if ((k == TG_TOK_PIECE_AT || k == TG_TOK_PIECES) && !has_pieces) {
             h->sections[k] = h->sections[k == TG_TOK_PIECES ? TG_TOK_KEYS : TG_TOK_KEY_AT];
             if (k == TG_TOK_PIECE_AT) h->sections[k].n_bytes = ((uint64_t)h->n_vocab + 1) * 4;
             continue;
         }
         tg_buf_add_str(blob, s);
         pad(blob);
+        free_section(b, t, k);
     }
     TG_TRY(tg_buf_check(&b->strings, e));
     TG_TRY(tg_buf_check(&b->steps, e));
@@ -724,6 +791,8 @@ static tg_status finish(tg_tok_build *b, tables *t, tg_buf *blob, tg_err *e)
 {
     if (b->h.n_vocab < 1) return tg_fail(e, TG_E_CORRUPT, "the tokenizer's vocabulary is empty");
     if (!b->merges) TG_TRY(tg_tok_build_begin_merges(b, 0, e));
+    tg_mem_free(b->index); /* spellings have been found */
+    b->index = NULL;
     TG_TRY(make_strings(b, t, e));
     TG_TRY(make_ends(b, t, e));
     TG_TRY(make_slots(b, t, e));
@@ -741,6 +810,11 @@ static tg_status finish(tg_tok_build *b, tables *t, tg_buf *blob, tg_err *e)
     tg_buf out = {0};
     tg_status s = write_blob(b, t, &out, e);
     if (s == TG_OK) s = refine(b, &out, e);
+    if (s == TG_OK && blob->len == 0) { /* as it always is but in tests: 33 MB need no copy */
+        tg_buf_deinit(blob);
+        *blob = out;
+        return TG_OK;
+    }
     if (s == TG_OK) tg_buf_add_str(blob, tg_buf_str(&out));
     if (s == TG_OK) s = tg_buf_check(blob, e);
     tg_buf_deinit(&out);

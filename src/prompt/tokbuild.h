@@ -2,7 +2,8 @@
  * tokbuild.h - a tokenizer under construction, and the step that writes it as a blob.
  *
  * A front end (tokjson.c, tokgguf.c) fills tokens, merges, steps and added tokens; the back end
- * lays out the tables. Everything lives in one arena until tg_tok_build_deinit. Private to
+ * lays out the tables. What a token owns lives in one arena until tg_tok_build_deinit; large tables
+ * end with their last use, for a vocabulary of 262,144 needs 140 MB of them. Private to
  * src/prompt. */
 #ifndef TG_PROMPT_TOKBUILD_H
 #define TG_PROMPT_TOKBUILD_H
@@ -13,10 +14,12 @@
 enum { TG_TOK_MAX_ID = (1 << 22) - 1, TG_TOK_MAX_ADDED_BYTES = 4096 };
 
 typedef struct tg_tok_entry {
-    tg_str text;    /* as the file spells it */
-    tg_str key;     /* what the model matches; ptr NULL: nothing does */
-    tg_str piece;   /* what it prints */
-    tg_str ends[3]; /* what it prints as the first, the last, the only one; ptr NULL: its piece */
+    tg_str text;  /* as the file spells it */
+    tg_str key;   /* what the model matches; ptr NULL: nothing does */
+    tg_str piece; /* what it prints */
+    /* What it prints as the first, the last, the only one; ptr NULL, and all where ends is: its
+     * piece. Few tokenizers have any. */
+    tg_str *ends;
     uint16_t flags; /* TG_TOKEN_*, TG_TOK_IS_* */
     bool is_present;
     double score; /* Unigram's */
@@ -30,6 +33,8 @@ typedef struct tg_tok_build_added {
 
 typedef struct tg_tok_build {
     tg_arena arena;
+    char *room; /* of the arena, for strings: they need no alignment and are many */
+    size_t room_bytes;
     tg_tok_header h; /* numbers and flags; offsets are filled at the end */
     tg_tok_entry *entries;
     int32_t n_entries, size_entries;
@@ -50,6 +55,8 @@ typedef struct tg_tok_build {
 void tg_tok_build_init(tg_tok_build *b);
 void tg_tok_build_deinit(tg_tok_build *b);
 
+/* Room for a vocabulary of known size; others may follow. */
+TG_MUST_USE tg_status tg_tok_build_reserve(tg_tok_build *b, int32_t n, tg_err *e);
 /* Declares id with its spelling, copied. An id or a spelling given twice is an error. */
 TG_MUST_USE tg_status tg_tok_build_add_token(tg_tok_build *b, int32_t id, tg_str text,
                                              uint16_t flags, tg_err *e);
@@ -72,6 +79,10 @@ uint32_t tg_tok_build_add_string(tg_tok_build *b, tg_str s);
  * prints what it was normalized to: so does the reference library. Before the decoders. */
 TG_MUST_USE tg_status tg_tok_build_normalize_added(tg_tok_build *b, tg_err *e);
 
+/* n bytes in the arena for a string of the caller's, of which it may give back the last ones; NULL
+ * when memory is refused. */
+char *tg_tok_build_room(tg_tok_build *b, size_t n);
+void tg_tok_build_give_back(tg_tok_build *b, size_t n);
 /* A copy in the arena; NULL ptr when memory is refused. */
 tg_str tg_tok_build_copy(tg_tok_build *b, tg_str s);
 

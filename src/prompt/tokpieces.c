@@ -38,6 +38,8 @@ static tg_status check_doubles(const tg_tok_build *b, const tg_tok_pieces *p, tg
 
 tg_status tg_tok_pieces_declare(tg_tok_build *b, const tg_tok_pieces *p, tg_err *e)
 {
+    enum { N_SYMBOLS = 64 }; /* more than any vocabulary was seen to lack */
+    TG_TRY(tg_tok_build_reserve(b, TG_MIN(p->n, TG_TOK_MAX_ID) + N_SYMBOLS, e));
     for (int32_t i = 0; i < p->n; i++) {
         TG_TRY(check_piece(p, i, e));
         int32_t type = tg_tok_piece_type(p, i);
@@ -58,13 +60,14 @@ tg_status tg_tok_pieces_declare(tg_tok_build *b, const tg_tok_pieces *p, tg_err 
 
 tg_str tg_piece_unmark(tg_tok_build *b, tg_str text)
 {
-    char *s = tg_arena_alloc(&b->arena, text.len + 1);
+    char *s = tg_tok_build_room(b, text.len);
     size_t n = 0;
     for (size_t i = 0; s && i < text.len;) {
         bool is_mark = tg_str_has_prefix((tg_str){text.ptr + i, text.len - i}, tg_piece_mark);
         s[n++] = is_mark ? ' ' : text.ptr[i];
         i += is_mark ? tg_piece_mark.len : 1;
     }
+    if (s) tg_tok_build_give_back(b, text.len - n);
     return (tg_str){s, n};
 }
 
