@@ -165,13 +165,21 @@ static int find_letter(tg_command_id c, char letter, tg_err *e)
     return -1;
 }
 
+/* A whole number, be it one that no int64_t holds. */
+static bool is_whole(const char *value)
+{
+    const char *digits = value + (*value == '-');
+    return *digits && digits[strspn(digits, "0123456789")] == 0;
+}
+
 /* Limits are doubles in the table and exact up to 2^53, beyond every limit that stands there. */
 static tg_status parse_int(const tg_option *o, const char *value, int64_t *out, tg_err *e)
 {
-    if (!tg_parse_i64(value, out))
+    bool is_read = tg_parse_i64(value, out);
+    if (!is_read && !is_whole(value))
         return tg_fail(e, TG_E_ARGUMENT, "--%s takes a whole number, and '%s' is none", o->name,
                        value);
-    if ((double)*out < o->min || (double)*out > o->max)
+    if (!is_read || (double)*out < o->min || (double)*out > o->max)
         return tg_fail(e, TG_E_ARGUMENT, "--%s is %s, and must be from %.0f to %.0f", o->name,
                        value, o->min, o->max);
     return TG_OK;

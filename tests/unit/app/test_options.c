@@ -119,6 +119,15 @@ static void a_value_out_of_range_names_the_limit(void **state)
                   "--temp takes a finite number, and 'inf' is none", "");
     check_refused(TG_COMMAND_GENERATE, "m -n 1e3",
                   "--predict takes a whole number, and '1e3' is none", "");
+    /* Numbers that 64 bits do not hold are numbers all the same. */
+    check_refused(TG_COMMAND_BENCH, "m --depth 99999999999999999999",
+                  "--depth is 99999999999999999999, and must be from 0 to 16777216", "");
+    check_refused(TG_COMMAND_BENCH, "m --depth -99999999999999999999",
+                  "--depth is -99999999999999999999, and must be from 0 to 16777216", "");
+    check_refused(TG_COMMAND_BENCH, "m --depth 99999999999999999999x",
+                  "--depth takes a whole number, and '99999999999999999999x' is none", "");
+    check_refused(TG_COMMAND_EXPORT, "m --context-buckets 16,99999999999999999999",
+                  "--context-buckets is 99999999999999999999, and must be from 1 to 65536", "");
     check_refused(TG_COMMAND_EXPORT, "m --speculation 16",
                   "--speculation is 16, and must be from 0 to 15", "");
     check_refused(TG_COMMAND_EXPORT, "m --kv f64",
