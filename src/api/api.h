@@ -60,8 +60,8 @@ TG_MUST_USE tg_status tg_export_calibrate(tg_calibration *c, const tg_export_job
                                           tg_artifact_writer *w, const char *dir,
                                           const tg_export_options *o, tg_err *e);
 
-/* Whether the disk of `dir` holds a weight file and what lies beside it. */
-TG_MUST_USE tg_status tg_export_check_disk(int64_t weights_bytes, const char *dir, tg_err *e);
+/* Whether the disk of `dir` holds n_bytes of weights and texts, and the little that lies beside. */
+TG_MUST_USE tg_status tg_export_check_disk(int64_t n_bytes, const char *dir, tg_err *e);
 
 /* 32 hex digits, the high half first. */
 void tg_content_hash_print(char hex[33], const tg_content_hash *hash);

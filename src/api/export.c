@@ -111,9 +111,11 @@ tg_status tg_export_preview(char **out, const char *source, const char *pass,
 
 /* ---- writing. The program comes after the weights, for it says what running them has shown. */
 
-tg_status tg_export_check_disk(int64_t weights_bytes, const char *dir, tg_err *e)
+/* Beside weights and papers lie the program and two texts, some hundred KB, and
+ * what the file system needs for itself. */
+tg_status tg_export_check_disk(int64_t n_bytes, const char *dir, tg_err *e)
 {
-    int64_t n_free = 0, needed = weights_bytes + (64 << 20);
+    int64_t n_free = 0, needed = n_bytes + n_bytes / 64 + (1 << 20);
     TG_TRY(tg_disk_free_bytes(&n_free, dir, e));
     if (n_free >= needed) return TG_OK;
     return tg_fail(e, TG_E_IO,
@@ -178,6 +180,11 @@ static tg_status write_papers(tg_artifact_writer *w, const tg_papers *p, tg_err 
     return s;
 }
 
+static int64_t count_bytes(const tg_papers *p)
+{
+    return (int64_t)(p->tokenizer.len + p->chat.len + p->named.len);
+}
+
 /* The source is hashed while the disk is still busy with the weights. */
 static tg_status write_weights(tg_artifact_writer *w, const tg_export_job *job,
                                const tg_export_options *o, const tg_calibration *c,
@@ -223,7 +230,8 @@ tg_status tg_export(const char *source, const char *dir, const tg_export_options
     tg_artifact_writer *w = NULL;
     tg_calibration c = {0};
     TG_TRY(tg_export_job_init(&job, source, o, NULL, NULL, e));
-    tg_status s = tg_export_check_disk(job.compiled.program.weights_bytes, dir, e);
+    int64_t n_bytes = job.compiled.program.weights_bytes + count_bytes(&job.papers);
+    tg_status s = tg_export_check_disk(n_bytes, dir, e);
     if (s == TG_OK && o->calibration_file) s = tg_calibration_open(&c, o->calibration_file, e);
     if (s == TG_OK) s = tg_artifact_writer_new(&w, dir, o->is_forced, e);
     if (s == TG_OK && c.path) s = tg_export_calibrate(&c, &job, w, dir, o, e);

@@ -112,6 +112,11 @@ if mount -t tmpfs -o size=64k none small 2>/dev/null; then
     refuses "a full disk under the cache" 1 "small|space|disk" generate "$MODEL" --raw -p hi -n 1
     check "leaves no artifact there" test -z "$(find small -name '*.json' -size +0)"
     umount small
+    # What is asked for beside the files is a megabyte and as little as they are: 2 MB hold 0.5.
+    mount -t tmpfs -o size=2m none small
+    tri export "$TINY" -o small/m.tg
+    check "a small model needs little room" test "$rc" -eq 0 -a -s small/m.tg/artifact.json
+    umount small
 else
     skip "a full disk during an export (a tmpfs may not be mounted here)"
 fi
