@@ -83,15 +83,21 @@ static int64_t read_number(const char *path)
     return n;
 }
 
+/* From a file of lines "key: number kB"; -1 where the key is not there. */
+static int64_t read_kilobytes(const char *path, const char *key)
+{
+    FILE *f = fopen(path, "re");
+    char line[128], name[64];
+    int64_t kb = -1, n;
+    while (f && kb < 0 && fgets(line, sizeof line, f))
+        if (sscanf(line, "%63[^:]: %" SCNd64, name, &n) == 2 && strcmp(name, key) == 0) kb = n;
+    if (f) fclose(f);
+    return kb;
+}
+
 int64_t tg_memory_available_bytes(void)
 {
-    FILE *f = fopen("/proc/meminfo", "re");
-    char line[128];
-    int64_t kb = -1;
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %" SCNd64, &kb) == 1) break;
-    if (f) fclose(f);
-
+    int64_t kb = read_kilobytes("/proc/meminfo", "MemAvailable");
     int64_t bytes = kb >= 0 ? kb * 1024 : (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     int64_t limit = read_number("/sys/fs/cgroup/memory.max");
     int64_t used = read_number("/sys/fs/cgroup/memory.current");
@@ -103,12 +109,7 @@ int64_t tg_memory_available_bytes(void)
  * started by a large program would report that one's. */
 int64_t tg_memory_peak_bytes(void)
 {
-    FILE *f = fopen("/proc/self/status", "re");
-    char line[128];
-    int64_t kb = -1;
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %" SCNd64, &kb) == 1) break;
-    if (f) fclose(f);
+    int64_t kb = read_kilobytes("/proc/self/status", "VmHWM");
     struct rusage u;
     if (kb < 0 && getrusage(RUSAGE_SELF, &u) == 0) kb = (int64_t)u.ru_maxrss;
     return TG_MAX(kb, 0) * 1024;
