@@ -105,12 +105,13 @@ typedef struct job {
 static void *run_job(void *arg)
 {
     job *j = arg;
-    stack_t stack = {.ss_sp = alternate_stack, .ss_size = sizeof alternate_stack};
-    sigaltstack(&stack, NULL); /* a thread has its own; one runs at a time */
+    stack_t before, stack = {.ss_sp = alternate_stack, .ss_size = sizeof alternate_stack};
+    sigaltstack(&stack, &before); /* a thread has its own; one runs at a time */
     tg_fp_begin();
     int why = sigsetjmp(check_escape, 1);
     if (why == 0) j->f(j->c);
     j->why = why;
+    sigaltstack(&before, NULL); /* AddressSanitizer frees what it finds there */
     return NULL;
 }
 
