@@ -74,13 +74,26 @@ static tg_status hash_json(const json_t *json, char out[HEX_BYTES], tg_err *e)
 
 /* ---- opening */
 
+/* Does `path` lead to what was opened as fd? */
+static bool is_still_at(int fd, const char *path)
+{
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino &&
+           a.st_dev == b.st_dev;
+}
+
+/* Another process may replace the folder while it is looked at, and then removes what was in it. */
 bool tg_artifact_is_at(const char *path)
 {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return false;
-    bool is = fstatat(fd, "artifact.json", &st, 0) == 0 && S_ISREG(st.st_mode);
-    close(fd);
+    bool is = false, is_same = false;
+    while (!is && !is_same) {
+        struct stat st;
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0) return false;
+        is = fstatat(fd, "artifact.json", &st, 0) == 0 && S_ISREG(st.st_mode);
+        is_same = is_still_at(fd, path);
+        close(fd);
+    }
     return is;
 }
 
@@ -380,15 +393,6 @@ static tg_status remove_stale(tg_artifact_writer *w, tg_err *e)
     return TG_OK;
 }
 
-/* Do we hold the very file that lies there? Somebody who took our folder for remains, before we had
- * the lock, may have removed it. */
-static bool is_same_file(int fd, const char *path)
-{
-    struct stat a, b;
-    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino &&
-           a.st_dev == b.st_dev;
-}
-
 /* One attempt at a folder of our own; *is_ours false: the name is taken, or was taken from us. */
 static tg_status try_temporary(tg_artifact_writer *w, int n, bool *is_ours, tg_err *e)
 {
@@ -405,7 +409,8 @@ static tg_status try_temporary(tg_artifact_writer *w, int n, bool *is_ours, tg_e
         return tg_fail(e, TG_E_IO, "%s: cannot make the folder: %s", tmp, strerror(errno));
     }
     if (tg_lock_try(&w->lock, lock, NULL) != TG_OK) return TG_OK;
-    if (!is_same_file(w->lock, lock) || mkdir(new_dir, 0777) != 0) {
+    /* Who took our folder for remains, before we had the lock, may have removed the file. */
+    if (!is_still_at(w->lock, lock) || mkdir(new_dir, 0777) != 0) {
         tg_lock_release(w->lock);
         w->lock = -1;
         return TG_OK;
