@@ -243,7 +243,7 @@ static tg_status open_program(tg_artifact *a, tg_err *e)
                    a->weights_map.n_bytes, a->program.weights_bytes);
 }
 
-tg_status tg_artifact_open(tg_artifact **out, const char *path, tg_err *e)
+static tg_status open_once(tg_artifact **out, const char *path, tg_err *e)
 {
     *out = NULL;
     tg_artifact *a = TG_NEW(tg_artifact);
@@ -263,6 +263,25 @@ tg_status tg_artifact_open(tg_artifact **out, const char *path, tg_err *e)
     tg_err_context(e, "%s", path);
     tg_artifact_close(a);
     return s;
+}
+
+/* An export may replace the folder in between; then files of both would have been opened, the
+ * weights unread and perhaps of the right size. */
+tg_status tg_artifact_open(tg_artifact **out, const char *path, tg_err *e)
+{
+    for (;;) {
+        tg_err mine = {0};
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        tg_status s = open_once(out, path, &mine);
+        bool is_same = fd < 0 || is_still_at(fd, path);
+        if (fd >= 0) close(fd);
+        if (!is_same) {
+            tg_artifact_close(*out);
+            continue;
+        }
+        if (s != TG_OK && e) *e = mine;
+        return s;
+    }
 }
 
 void tg_artifact_close(tg_artifact *a)

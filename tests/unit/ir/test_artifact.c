@@ -39,6 +39,8 @@ static void add_weights(tg_artifact_writer *w, const tg_program *p)
     assert_ok(tg_artifact_writer_end(w, &e), &e);
 }
 
+static const char *template = "{{ messages }}"; /* of the next artifact */
+
 /* Everything but the commit. */
 static tg_artifact_writer *fill(const char *path, bool is_forced)
 {
@@ -52,7 +54,7 @@ static tg_artifact_writer *fill(const char *path, bool is_forced)
     assert_ok(tg_artifact_writer_add(w, "program.bin", tg_buf_str(&block), &e), &e);
     add_weights(w, &h.program);
     assert_ok(tg_artifact_writer_add(w, "defaults.json", TG_STR("{\"stop_ids\": [2]}"), &e), &e);
-    assert_ok(tg_artifact_writer_add(w, "template.jinja", TG_STR("{{ messages }}"), &e), &e);
+    assert_ok(tg_artifact_writer_add(w, "template.jinja", tg_str_from_cstr(template), &e), &e);
     tg_buf_deinit(&block);
     return w;
 }
@@ -315,6 +317,33 @@ static void many_exports_to_one_place_all_succeed(void **state)
     }
 }
 
+/* Files of one export alone, and none that went while it was opened. */
+static void what_is_opened_while_exports_replace_it_is_whole(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    tg_artifact *a;
+    tg_err e = {0};
+    int status, n_opened = 0;
+    write_one(at("moving/x"), true);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        for (int i = 0; i < N; i++) {
+            template = i % 2 ? "{{ messages }}" : "{{ documents }}";
+            write_one(at("moving/x"), true);
+        }
+        _exit(0);
+    }
+    for (; waitpid(pid, &status, WNOHANG) == 0; n_opened++) {
+        assert_ok(tg_artifact_open(&a, at("moving/x"), &e), &e);
+        assert_ok(tg_artifact_verify(a, &e), &e);
+        tg_artifact_close(a);
+    }
+    assert_int_equal(status, 0);
+    assert_true(n_opened > 0);
+}
+
 /* Replaces one text by another of any length in a file. */
 static void replace(const char *path, const char *from, const char *to)
 {
@@ -465,6 +494,7 @@ int main(void)
         cmocka_unit_test(what_could_not_be_opened_is_not_put_in_place),
         cmocka_unit_test(remains_of_the_dead_go_and_work_of_the_living_stays),
         cmocka_unit_test(many_exports_to_one_place_all_succeed),
+        cmocka_unit_test(what_is_opened_while_exports_replace_it_is_whole),
         cmocka_unit_test(damage_is_named_by_file),
         cmocka_unit_test(a_refused_write_is_one_sentence_and_leaves_nothing),
         cmocka_unit_test(every_refused_allocation_leaves_neither_memory_nor_files),
