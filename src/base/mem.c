@@ -61,22 +61,24 @@ void *tg_mem_new_array(size_t count, size_t size)
     return tg_mul_size(count, size, &n) ? tg_mem_new(n) : NULL;
 }
 
-void *tg_mem_resize(void *p, size_t old_bytes, size_t new_bytes)
+/* The block p becomes q; NULL, and p stays, where q is. */
+static void *move(void *p, size_t old_bytes, void *q, size_t new_bytes)
 {
-    void *q = tg_mem_new(new_bytes);
     if (!q) return NULL;
     if (p) memcpy(q, p, TG_MIN(old_bytes, new_bytes));
     tg_mem_free(p);
     return q;
 }
 
+void *tg_mem_resize(void *p, size_t old_bytes, size_t new_bytes)
+{
+    return move(p, old_bytes, tg_mem_new(new_bytes), new_bytes);
+}
+
 void *tg_mem_grow(void *p, size_t old_bytes, size_t new_bytes)
 {
-    void *q = allocate(&new_bytes);
-    if (!q) return NULL;
-    if (old_bytes) memcpy(q, p, old_bytes);
-    tg_mem_free(p);
-    return q;
+    size_t padded = new_bytes;
+    return move(p, old_bytes, allocate(&padded), new_bytes);
 }
 
 void tg_mem_free(void *p)
