@@ -330,9 +330,8 @@ static tg_status make_strings(tg_tok_build *b, tables *t, tg_err *e)
     for (int32_t i = 0; i < n_vocab; i++) {
         const tg_tok_entry *x = &b->entries[i];
         if (!tg_str_is_equal(x->key.ptr ? x->key : x->text, x->piece)) has_own_pieces = true;
-        if (!x->ends) continue;
-        if (x->ends[0].ptr) b->h.n_ends = TG_MAX(b->h.n_ends, 1);
-        if (x->ends[1].ptr || x->ends[2].ptr) b->h.n_ends = 3;
+        if (tg_tok_entry_has_end(x, 0)) b->h.n_ends = TG_MAX(b->h.n_ends, 1);
+        if (tg_tok_entry_has_end(x, 1) || tg_tok_entry_has_end(x, 2)) b->h.n_ends = 3;
     }
     for (int32_t i = 0; (has_own_pieces || b->h.n_ends) && i <= n_vocab; i++) {
         uint32_t at = (uint32_t)t->at[TG_TOK_PIECES].len;
@@ -351,7 +350,7 @@ static tg_status make_ends(tg_tok_build *b, tables *t, tg_err *e)
     for (int32_t k = 0; k < b->h.n_ends; k++)
         for (int32_t i = 0; i < b->h.n_vocab; i++) {
             const tg_tok_entry *x = &b->entries[i];
-            tg_str s = x->ends && x->ends[k].ptr ? x->ends[k] : x->piece;
+            tg_str s = tg_tok_entry_has_end(x, k) ? x->ends[k] : x->piece;
             tg_tok_part p = {piece_at[i], (uint32_t)s.len};
             if (tg_str_has_suffix(x->piece, s)) {
                 p.at += (uint32_t)(x->piece.len - s.len);

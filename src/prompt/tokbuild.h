@@ -25,6 +25,11 @@ typedef struct tg_tok_entry {
     double score; /* Unigram's */
 } tg_tok_entry;
 
+static inline bool tg_tok_entry_has_end(const tg_tok_entry *x, int32_t k)
+{
+    return x->ends && x->ends[k].ptr;
+}
+
 typedef struct tg_tok_build_added {
     tg_str content, match; /* match: normalized where that is what is looked up */
     int32_t id;

@@ -34,11 +34,6 @@ static tg_status need_tokens(const tg_tok_build *b, const tg_tok_place *at, tg_e
  * is refused. */
 typedef tg_str piece_fn(tg_tok_build *b, tg_str piece, const void *context, int end);
 
-static bool has_end(const tg_tok_entry *x, int k)
-{
-    return x->ends && x->ends[k].ptr;
-}
-
 /* A token that is the same everywhere, before and after, is made once. */
 static tg_status map_entry(tg_tok_build *b, tg_tok_entry *x, piece_fn *map, const void *context,
                            bool is_placed)
@@ -47,11 +42,11 @@ static tg_status map_entry(tg_tok_build *b, tg_tok_entry *x, piece_fn *map, cons
     x->piece = map(b, old, context, 0);
     bool is_done = x->piece.ptr != NULL;
     for (int k = 0; k < 3 && is_done; k++) {
-        if (!is_placed && !has_end(x, k)) continue;
-        tg_str end = map(b, has_end(x, k) ? x->ends[k] : old, context, k + 1);
+        if (!is_placed && !tg_tok_entry_has_end(x, k)) continue;
+        tg_str end = map(b, tg_tok_entry_has_end(x, k) ? x->ends[k] : old, context, k + 1);
         is_done = end.ptr != NULL;
         if (is_done && tg_str_is_equal(end, x->piece)) end.ptr = NULL;
-        if (!end.ptr && !has_end(x, k)) continue;
+        if (!end.ptr && !tg_tok_entry_has_end(x, k)) continue;
         if (!x->ends) x->ends = TG_ARENA_ARRAY(&b->arena, tg_str, 3);
         if (!x->ends) return TG_E_NOMEM;
         x->ends[k] = end;
@@ -102,7 +97,7 @@ static tg_status add_byte_fallback(tg_tok_build *b, const json_t *part, const tg
         tg_tok_entry *x = &b->entries[i];
         int byte = x->is_present ? tg_tok_parse_byte(x->piece) : -1;
         for (int k = 0; k < 3; k++)
-            if (has_end(x, k) && (byte >= 0 || tg_tok_parse_byte(x->ends[k]) >= 0))
+            if (tg_tok_entry_has_end(x, k) && (byte >= 0 || tg_tok_parse_byte(x->ends[k]) >= 0))
                 return tg_fail(e, TG_E_UNSUPPORTED,
                                "%s makes a byte of token '%.*s' at an end of the text only, which "
                                "is not built",
