@@ -69,6 +69,11 @@ refuses "an empty calibration text" 1 "nothing\.txt: the calibration text is emp
 refuses "a calibration text that is too short" 1 "few\.txt: .* tokens; at least 64" export "$TINY" -o d $few few.txt
 refuses "a calibration text that serves nothing" 1 "numbers\.txt: .*--weights q4_0" export "$TINY" -o d --weights q8_0 --calibrate numbers.txt
 refuses "and that without --weights" 1 "numbers\.txt: .*--weights q4_0" export "$TINY" -o d --calibrate numbers.txt
+# Float embeddings, but no matrix that a calibration would serve.
+cp -r "$ROOT/tests/parity/models/shipped-gptq32" gptq
+echo '{"version": "1.0", "pre_tokenizer": {"type": "Whitespace"},
+ "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "1": 1}, "unk_token": "<unk>"}}' >gptq/tokenizer.json
+refuses "a calibration text for codes that stay" 1 "numbers\.txt: .*quantized already" export gptq -o d $few numbers.txt
 MODEL=$TG_MODELS/smollm2-135m-instruct.gguf
 if [ -f "$MODEL" ]; then
     refuses "another type for blocks that stay" 1 "--weights q8_0 is for matrices of floats, and all .* are quantized already" export "$MODEL" -o d --weights q8_0
