@@ -3,10 +3,9 @@
 #
 #   make                    release build: build/release/trigraph
 #   make V=asan test        another variant (release debug asan tsan cov), and its tests
-#   make BUILD=/tmp/x       another place
+#   make BUILD=/tmp/x       another place, spelled in one way for the dependency files
 V      ?= release
 BUILD  ?= build
-# One spelling of a folder, or dependency files of two would each know half of the objects.
 override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 B      := $(BUILD)/$(V)
 PREFIX ?= /usr/local
@@ -33,19 +32,21 @@ CFLAGS  = -std=c11 -g $(OPT_$(V)) -ffp-contract=off -fno-math-errno -fPIC -fvisi
 LDFLAGS = $(filter -fsanitize% -fno-sanitize% --coverage,$(OPT_$(V))) -pthread
 LDLIBS  = -ljansson -lpcre2-8 -lutf8proc -lxxhash -lm
 
-FOLDERS := base format prompt kernel ir model compile coll device run api app
-# What a folder's tests link, in link order: itself and what it may include.
+FOLDERS := base format token jinja chat kernel ir model compile coll device run api app
+# What a folder's tests link, in link order: itself and what it may include (token, jinja: GGUF too).
 LINK_base    := base
 LINK_format  := format base
-LINK_prompt  := prompt format base
+LINK_coll    := coll base
+LINK_token   := token format base
+LINK_jinja   := jinja format base
+LINK_chat    := chat jinja base
 LINK_kernel  := kernel format base
 LINK_ir      := ir format base
 LINK_model   := model ir format base
 LINK_compile := compile model kernel ir format base
-LINK_coll    := coll base
 LINK_device  := device coll kernel ir format base
 LINK_run     := run device coll kernel ir format base
-LINK_api     := api compile run device coll model kernel ir prompt format base
+LINK_api     := api compile run device coll model kernel ir chat jinja token format base
 LINK_app     := app base
 
 objects = $(patsubst src/%.c,$(B)/%.o,$(wildcard src/$(1)/*.c))
@@ -54,7 +55,6 @@ libs    = $(foreach f,$(LINK_$(1)),$(B)/lib$(f).a)
 .PHONY: all test tests clean headers install goldens peers fuzz fuzz-seeds FORCE
 all: $(B)/trigraph $(B)/libtrigraph.so.0
 
-# ---- objects and libraries
 # -O3 keeps register tiles in registers; with sanitizers it would compile for minutes.
 TIER_OPT    := $(if $(filter release,$(V)),-O3)
 TIER_avx2   := $(TIER_OPT) -mavx2 -mfma -mf16c
@@ -109,7 +109,7 @@ endef
 .SECONDEXPANSION:
 $(B)/tests/unit/%: tests/unit/%.c $$(call libs,$$(firstword $$(subst /, ,$$*))) $(B)/flags
 	$(link_test)
-$(B)/tests/equal/%: tests/equal/%.c $(call libs,prompt) $(B)/flags
+$(B)/tests/equal/%: tests/equal/%.c $(call libs,chat) $(call libs,token) $(B)/flags
 	$(link_test)
 # What AVX-VNNI multiplies, for machines that have AVX-512's vpdpbusd instead.
 EVEX := $(B)/tests/kernels/evex_vnni.o $(B)/tests/kernels/evex_vnni_many.o

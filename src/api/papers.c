@@ -2,9 +2,9 @@
 #include "api/papers.h"
 
 #include "base/log.h"
+#include "chat/chat.h"
 #include "format/tensor.h"
-#include "prompt/chat.h"
-#include "prompt/tok.h"
+#include "token/tok.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include "api/papers.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "prompt/tokbatch.h"
+#include "token/tokbatch.h"
 
 #include <inttypes.h>
 #include <string.h>

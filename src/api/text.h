@@ -4,9 +4,9 @@
 #define TG_API_TEXT_H
 
 #include "base/str.h"
+#include "chat/chat.h"
 #include "ir/artifact.h"
-#include "prompt/chat.h"
-#include "prompt/tok.h"
+#include "token/tok.h"
 #include "trigraph.h"
 
 /* Everything is borrowed from the artifact or the papers that it was opened from, but what is

@@ -6,7 +6,7 @@
  * A case is a line of JSON, {"template": text, "context": object}; a result is one too: {"text":
  * text}, or {"status": name, "error": message}. The clock stands at 2025-03-07 09:05:03. */
 #include "base/file.h"
-#include "prompt/template.h"
+#include "jinja/template.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * What is of another type or missing is the test's own. Whatever it says, rendering ends with a
  * text or one sentence, the request is as it was, and a second time gives the same. */
 #include "base/mem.h"
-#include "prompt/chat.h"
+#include "chat/chat.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * UTF-8, and rendering twice gives the same. Seeds are templates; the context is fixed. */
 #include "base/json.h"
 #include "base/mem.h"
-#include "prompt/template.h"
+#include "jinja/template.h"
 
 #include <string.h>
 

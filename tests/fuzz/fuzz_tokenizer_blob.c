@@ -6,7 +6,7 @@
  * one of a few tokenizers compiled here, and the rest is patches of three bytes, where (16 bits)
  * and what. So the seeds stay good when the format changes. */
 #include "base/mem.h"
-#include "prompt/tokblob.h"
+#include "token/tokblob.h"
 
 #include <stdlib.h>
 #include <string.h>
