@@ -60,7 +60,7 @@ TIER_OPT    := $(if $(filter release,$(V)),-O3)
 TIER_avx2   := $(TIER_OPT) -mavx2 -mfma -mf16c
 TIER_avx512 := $(TIER_OPT) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
 $(B)/kernel/avx2.o $(B)/kernel/avx2_%.o: TIER = $(TIER_avx2)
-$(B)/kernel/avx2_vnni.o $(B)/kernel/avx2_vnni_many.o: TIER = $(TIER_avx2) -mavxvnni
+$(B)/kernel/avx2_vnni.o $(B)/kernel/avx2_vnni_gemm.o: TIER = $(TIER_avx2) -mavxvnni
 $(B)/kernel/avx512.o $(B)/kernel/avx512_%.o: TIER = $(TIER_avx512)
 $(B)/kernel/avx512_attend_bf16.o: TIER = $(TIER_avx512) -mavx512bf16
 
@@ -112,7 +112,7 @@ $(B)/tests/unit/%: tests/unit/%.c $$(call libs,$$(firstword $$(subst /, ,$$*))) 
 $(B)/tests/equal/%: tests/equal/%.c $(call libs,chat) $(call libs,token) $(B)/flags
 	$(link_test)
 # What AVX-VNNI multiplies, for machines that have AVX-512's vpdpbusd instead.
-EVEX := $(B)/tests/kernels/evex_vnni.o $(B)/tests/kernels/evex_vnni_many.o
+EVEX := $(B)/tests/kernels/evex_vnni.o $(B)/tests/kernels/evex_vnni_gemm.o
 $(EVEX): $(B)/tests/kernels/evex_%.o: src/kernel/avx2_%.c tools/evex $(B)/flags
 	@mkdir -p $(@D); tools/evex $@ $< "$(CC)" $(CFLAGS) $(TIER_avx2) -mavxvnni
 $(B)/tests/kernels/%: tests/kernels/%.c $(wildcard tests/kernels/*.h) $(EVEX) $(call libs,kernel) $(B)/flags

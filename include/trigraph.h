@@ -64,7 +64,7 @@ typedef struct tg_export_options {
 TG_CHECKED_API tg_status tg_export(const char *source, const char *dir, const tg_export_options *o,
                                    tg_err *e);
 /* The same compilation without writing: *out becomes the memory plan as text (yours), or, with
- * `pass` not NULL, the graph after that pass ("build", "fuse", "wanted", "group", "plan"). */
+ * `pass` not NULL, the graph after that pass ("build", "fuse", "output-rows", "group", "plan"). */
 TG_CHECKED_API tg_status tg_export_preview(char **out, const char *source, const char *pass,
                                            const tg_export_options *o, tg_err *e);
 
@@ -312,7 +312,7 @@ TG_API const char *tg_request_read(tg_request *r, size_t *n_bytes);
 
 typedef struct tg_request_stats {
     tg_finish finish;
-    int32_t n_prompt_tokens, n_cached_tokens, n_answer_tokens;
+    int32_t n_prompt_tokens, n_cached_tokens, n_completion_tokens;
     double ttft_ms;   /* submit to the first id */
     double prompt_ms; /* the steps that read the prompt */
     double decode_ms; /* the steps after the first id */

@@ -3,7 +3,7 @@
 #ifndef TG_API_API_H
 #define TG_API_API_H
 
-#include "api/papers.h"
+#include "api/assets.h"
 #include "api/text.h"
 #include "base/str.h"
 #include "compile/compile.h"
@@ -24,8 +24,8 @@ TG_MUST_USE tg_status tg_export_options_read(tg_export_config *out, const tg_exp
 /* Opens and compiles in one go; everything is closed by tg_export_job_deinit. */
 typedef struct tg_export_job {
     tg_checkpoint *checkpoint;
-    tg_papers papers;
-    tg_blueprint *blueprint;
+    tg_assets assets;
+    tg_loaded_checkpoint *loaded;
     tg_export_config config;
     tg_compiled compiled;
 } tg_export_job;

@@ -88,14 +88,14 @@ static tg_status find_entry(entry *x, const char *source, const tg_export_option
 {
     tg_export_config config;
     tg_checkpoint *c = NULL;
-    tg_blueprint *b = NULL;
+    tg_loaded_checkpoint *b = NULL;
     tg_buf text = {0};
     char calibration[33];
     tg_status s = find_root(&x->root, e);
     if (s == TG_OK) s = tg_export_options_read(&config, o, e);
     if (s == TG_OK) s = tg_checkpoint_open(&c, source, e);
-    if (s == TG_OK) s = tg_blueprint_open(&b, c, e);
-    if (s == TG_OK) s = tg_export_config_check(&config, tg_blueprint_hparams(b), e);
+    if (s == TG_OK) s = tg_loaded_checkpoint_open(&b, c, e);
+    if (s == TG_OK) s = tg_export_config_check(&config, tg_loaded_checkpoint_hparams(b), e);
     if (s == TG_OK) s = hash_calibration(calibration, o, e);
     if (s == TG_OK) {
         x->key = describe_key(c, &config, calibration);
@@ -112,7 +112,7 @@ static tg_status find_entry(entry *x, const char *source, const tg_export_option
         if (s == TG_OK) s = tg_buf_check(&x->lock, e);
     }
     tg_buf_deinit(&text);
-    tg_blueprint_free(b);
+    tg_loaded_checkpoint_free(b);
     tg_checkpoint_close(c);
     return s;
 }

@@ -49,11 +49,11 @@ static tg_status encode(tg_ids *out, const tg_calibration *c, const tg_export_jo
 {
     static const tg_encode_options options = {.add_special = true};
     tg_tokenizer *t;
-    if (job->papers.tokenizer.len == 0)
+    if (job->assets.tokenizer.len == 0)
         return tg_fail(e, TG_E_UNSUPPORTED,
                        "%s: the model has no tokenizer to read it with; leave out --calibrate",
                        c->path);
-    TG_TRY(tg_tokenizer_open(&t, job->papers.tokenizer.ptr, job->papers.tokenizer.len, e));
+    TG_TRY(tg_tokenizer_open(&t, job->assets.tokenizer.ptr, job->assets.tokenizer.len, e));
     tg_status s = tg_tokenizer_encode(out, t, tg_buf_str(&c->text), &options, e);
     tg_tokenizer_close(t);
     if (s != TG_OK) {
@@ -190,8 +190,8 @@ static tg_export_config float_config(const tg_export_config *c, size_t n_ids)
     return out;
 }
 
-static tg_status write_floats(tg_artifact_writer *w, const tg_program *p, const tg_blueprint *b,
-                              const tg_export_options *o, tg_err *e)
+static tg_status write_floats(tg_artifact_writer *w, const tg_program *p,
+                              const tg_loaded_checkpoint *b, const tg_export_options *o, tg_err *e)
 {
     tg_out *out;
     TG_TRY(tg_artifact_writer_begin(w, "weights.0.bin", &out, e));
@@ -209,12 +209,12 @@ tg_status tg_export_calibrate(tg_calibration *c, const tg_export_job *job, tg_ar
     tg_status s = encode(&ids, c, job, e);
     if (s == TG_OK) {
         tg_export_config config = float_config(&job->config, ids.len);
-        s = tg_compile(&floats, job->blueprint, &config, NULL, NULL, e);
+        s = tg_compile(&floats, job->loaded, &config, NULL, NULL, e);
     }
     if (s == TG_OK) s = check_use(c, &k, &job->compiled.program, e);
     if (s == TG_OK) s = make_room(&k, e);
     if (s == TG_OK) s = tg_export_check_disk(floats.program.weights_bytes, dir, e);
-    if (s == TG_OK) s = write_floats(w, &floats.program, job->blueprint, o, e);
+    if (s == TG_OK) s = write_floats(w, &floats.program, job->loaded, o, e);
     if (s == TG_OK) s = tg_artifact_writer_map(w, "weights.0.bin", &weights, e);
     if (s == TG_OK) {
         s = run_text(&k, weights.data, &ids, e);

@@ -18,7 +18,7 @@ struct tg_request {
     tg_buf held;  /* text that may still turn out to begin a stop string */
     tg_buf piece; /* text on its way to on_text */
     tg_ids piece_ids;
-    tg_ids answer;
+    tg_ids completion;
     bool is_stopped;   /* a stop string was found: nothing more is shown */
     tg_err text_error; /* the answer could not be turned into text */
     /* Under engine->lock. */
@@ -136,7 +136,7 @@ static bool deliver(tg_request *r)
 static bool take_token(void *context, int32_t id)
 {
     tg_request *r = context;
-    tg_ids_push(&r->answer, id);
+    tg_ids_push(&r->completion, id);
     tg_ids_push(&r->piece_ids, id);
     if (r->has_detok && tg_detok_push(&r->detok, &r->held, id, &r->text_error) != TG_OK)
         return true;
@@ -162,7 +162,7 @@ static void update_stats(tg_request *r)
         .finish = r->finish,
         .n_prompt_tokens = t.n_prompt,
         .n_cached_tokens = t.n_cached,
-        .n_answer_tokens = t.n_answer,
+        .n_completion_tokens = t.n_completion,
         .ttft_ms = t.first_token_ns ? (double)(t.first_token_ns - t.added_ns) / 1e6 : 0,
         .prompt_ms = (double)t.prompt_ns / 1e6,
         .decode_ms = (double)t.answer_ns / 1e6,
@@ -242,7 +242,7 @@ static void free_request(tg_request *r)
     tg_buf_deinit(&r->fresh);
     tg_buf_deinit(&r->given);
     tg_ids_deinit(&r->piece_ids);
-    tg_ids_deinit(&r->answer);
+    tg_ids_deinit(&r->completion);
     tg_arena_deinit(&r->arena);
     tg_mem_free(r);
 }
@@ -330,8 +330,8 @@ tg_request_stats tg_request_get_stats(const tg_request *r)
 
 const int32_t *tg_request_get_tokens(const tg_request *r, int32_t *n_tokens)
 {
-    *n_tokens = (int32_t)r->answer.len;
-    return r->answer.ptr;
+    *n_tokens = (int32_t)r->completion.len;
+    return r->completion.ptr;
 }
 
 /* ---- stepping */

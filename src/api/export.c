@@ -68,17 +68,16 @@ tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_ex
     tg_status s = tg_export_options_read(&job->config, o, e);
     if (s == TG_OK) s = check_calibration(&job->config, o, e);
     if (s == TG_OK) s = tg_checkpoint_open(&job->checkpoint, source, e);
-    if (s == TG_OK) s = tg_blueprint_open(&job->blueprint, job->checkpoint, e);
-    if (s == TG_OK) s = tg_papers_read(&job->papers, job->checkpoint, e);
+    if (s == TG_OK) s = tg_loaded_checkpoint_open(&job->loaded, job->checkpoint, e);
+    if (s == TG_OK) s = tg_assets_read(&job->assets, job->checkpoint, e);
     if (s == TG_OK)
-        s = tg_papers_check_stops(&job->papers, job->checkpoint,
-                                  tg_blueprint_hparams(job->blueprint)->n_embed_rows, e);
-    if (s == TG_OK && job->papers.n_vocab > 0)
-        tg_blueprint_limit_vocab(job->blueprint, job->papers.n_vocab);
+        s = tg_assets_check_stops(&job->assets, job->checkpoint,
+                                  tg_loaded_checkpoint_hparams(job->loaded)->n_embed_rows, e);
+    if (s == TG_OK && job->assets.n_vocab > 0)
+        tg_loaded_checkpoint_limit_vocab(job->loaded, job->assets.n_vocab);
     if (s == TG_OK)
-        s = tg_export_config_check(&job->config, tg_blueprint_hparams(job->blueprint), e);
-    if (s == TG_OK)
-        s = tg_compile(&job->compiled, job->blueprint, &job->config, dump_pass, dump, e);
+        s = tg_export_config_check(&job->config, tg_loaded_checkpoint_hparams(job->loaded), e);
+    if (s == TG_OK) s = tg_compile(&job->compiled, job->loaded, &job->config, dump_pass, dump, e);
     if (s != TG_OK) tg_export_job_deinit(job);
     return s;
 }
@@ -86,8 +85,8 @@ tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_ex
 void tg_export_job_deinit(tg_export_job *job)
 {
     tg_compiled_deinit(&job->compiled);
-    tg_blueprint_free(job->blueprint);
-    tg_papers_deinit(&job->papers);
+    tg_loaded_checkpoint_free(job->loaded);
+    tg_assets_deinit(&job->assets);
     tg_checkpoint_close(job->checkpoint);
     *job = (tg_export_job){0};
 }
@@ -143,10 +142,10 @@ static json_t *describe(const tg_export_job *job, const tg_content_hash *hash,
         "name", tg_path_name(tg_checkpoint_get_path(job->checkpoint)), "xxh3_128", hex);
     json_t *all =
         json_pack("{s:s, s:s, s:o, s:o, s:{s:i, s:i, s:i, s:i, s:I}}", "architecture",
-                  tg_blueprint_arch(job->blueprint)->name, "compiler", TG_VERSION, "source", source,
-                  "config", tg_export_config_print(&job->config), "model", "n_layers", p->n_layers,
-                  "width", p->width, "n_vocab", p->n_vocab, "max_length", p->max_length,
-                  "weights_bytes", (json_int_t)p->weights_bytes);
+                  tg_loaded_checkpoint_arch(job->loaded)->name, "compiler", TG_VERSION, "source",
+                  source, "config", tg_export_config_print(&job->config), "model", "n_layers",
+                  p->n_layers, "width", p->width, "n_vocab", p->n_vocab, "max_length",
+                  p->max_length, "weights_bytes", (json_int_t)p->weights_bytes);
     if (!c->path) return all;
     tg_content_hash_print(hex, &c->hash);
     if (all && json_object_set_new(all, "calibration", json_pack("{s:s}", "xxh3_128", hex)) == 0)
@@ -164,7 +163,7 @@ static tg_status write_program(tg_artifact_writer *w, const tg_export_job *job, 
     return s;
 }
 
-static tg_status write_papers(tg_artifact_writer *w, const tg_papers *p, tg_err *e)
+static tg_status write_assets(tg_artifact_writer *w, const tg_assets *p, tg_err *e)
 {
     tg_buf defaults = {0};
     tg_status s = TG_OK;
@@ -180,7 +179,7 @@ static tg_status write_papers(tg_artifact_writer *w, const tg_papers *p, tg_err 
     return s;
 }
 
-static int64_t count_bytes(const tg_papers *p)
+static int64_t count_bytes(const tg_assets *p)
 {
     return (int64_t)(p->tokenizer.len + p->chat.len + p->named.len);
 }
@@ -192,7 +191,7 @@ static tg_status write_weights(tg_artifact_writer *w, const tg_export_job *job,
 {
     tg_out *out;
     TG_TRY(tg_artifact_writer_begin(w, "weights.0.bin", &out, e));
-    TG_TRY(tg_pack_write(&job->compiled.program, job->blueprint, c->importance, out, o->progress,
+    TG_TRY(tg_pack_write(&job->compiled.program, job->loaded, c->importance, out, o->progress,
                          o->context, e));
     *hash = tg_checkpoint_hash(job->checkpoint);
     return tg_artifact_writer_end(w, e);
@@ -210,7 +209,7 @@ static tg_status probe(tg_artifact_writer *w, tg_export_job *job, tg_err *e)
 static tg_status write_artifact(tg_artifact_writer *w, tg_export_job *job,
                                 const tg_export_options *o, const tg_calibration *c, tg_err *e)
 {
-    TG_TRY(write_papers(w, &job->papers, e));
+    TG_TRY(write_assets(w, &job->assets, e));
     tg_content_hash hash;
     TG_TRY(write_weights(w, job, o, c, &hash, e));
     TG_TRY(probe(w, job, e));
@@ -230,7 +229,7 @@ tg_status tg_export(const char *source, const char *dir, const tg_export_options
     tg_artifact_writer *w = NULL;
     tg_calibration c = {0};
     TG_TRY(tg_export_job_init(&job, source, o, NULL, NULL, e));
-    int64_t n_bytes = job.compiled.program.weights_bytes + count_bytes(&job.papers);
+    int64_t n_bytes = job.compiled.program.weights_bytes + count_bytes(&job.assets);
     tg_status s = tg_export_check_disk(n_bytes, dir, e);
     if (s == TG_OK && o->calibration_file) s = tg_calibration_open(&c, o->calibration_file, e);
     if (s == TG_OK) s = tg_artifact_writer_new(&w, dir, o->is_forced, e);

@@ -110,10 +110,10 @@ enum { MAX_OBSTACLES = 4 };
 
 typedef struct tg_survey {
     tg_checkpoint *checkpoint;
-    tg_papers papers;     /* empty: there are none, or they are an obstacle */
-    tg_chat *chat;        /* of the papers; NULL with them */
-    tg_blueprint *model;  /* NULL: not understood */
-    tg_compiled compiled; /* with is_compiled */
+    tg_assets assets;            /* empty: there are none, or they are an obstacle */
+    tg_chat *chat;               /* of the papers; NULL with them */
+    tg_loaded_checkpoint *model; /* NULL: not understood */
+    tg_compiled compiled;        /* with is_compiled */
     bool is_compiled;
     tg_exec_memory memory; /* with is_compiled */
     tg_err obstacles[MAX_OBSTACLES];
@@ -123,9 +123,9 @@ typedef struct tg_survey {
 static void deinit_survey(tg_survey *x)
 {
     tg_compiled_deinit(&x->compiled);
-    tg_blueprint_free(x->model);
+    tg_loaded_checkpoint_free(x->model);
     tg_chat_free(x->chat);
-    tg_papers_deinit(&x->papers);
+    tg_assets_deinit(&x->assets);
     tg_checkpoint_close(x->checkpoint);
 }
 
@@ -140,12 +140,12 @@ static tg_status note(tg_survey *x, tg_status s, const tg_err *why, tg_err *e)
     return TG_OK;
 }
 
-static tg_status survey_papers(tg_survey *x, tg_err *e)
+static tg_status survey_assets(tg_survey *x, tg_err *e)
 {
     tg_err why = {0};
-    tg_status s = tg_papers_read(&x->papers, x->checkpoint, &why);
+    tg_status s = tg_assets_read(&x->assets, x->checkpoint, &why);
     if (s == TG_OK)
-        s = tg_chat_new(&x->chat, tg_buf_str(&x->papers.chat), tg_buf_str(&x->papers.named),
+        s = tg_chat_new(&x->chat, tg_buf_str(&x->assets.chat), tg_buf_str(&x->assets.named),
                         tg_checkpoint_get_path(x->checkpoint), &why);
     return note(x, s, &why, e);
 }
@@ -154,10 +154,11 @@ static tg_status survey_papers(tg_survey *x, tg_err *e)
 static tg_status survey_program(tg_survey *x, tg_export_config *config, tg_err *e)
 {
     tg_err why = {0}, too_large = {0};
-    if (x->papers.n_vocab > 0) tg_blueprint_limit_vocab(x->model, x->papers.n_vocab);
-    tg_status s = tg_papers_check_stops(&x->papers, x->checkpoint,
-                                        tg_blueprint_hparams(x->model)->n_embed_rows, &why);
-    if (s == TG_OK) s = tg_export_config_check(config, tg_blueprint_hparams(x->model), &why);
+    if (x->assets.n_vocab > 0) tg_loaded_checkpoint_limit_vocab(x->model, x->assets.n_vocab);
+    tg_status s = tg_assets_check_stops(&x->assets, x->checkpoint,
+                                        tg_loaded_checkpoint_hparams(x->model)->n_embed_rows, &why);
+    if (s == TG_OK)
+        s = tg_export_config_check(config, tg_loaded_checkpoint_hparams(x->model), &why);
     if (s == TG_OK) s = tg_compile(&x->compiled, x->model, config, NULL, NULL, &why);
     if (s != TG_OK) return note(x, s, &why, e);
     x->is_compiled = true;
@@ -186,8 +187,9 @@ static tg_status survey(tg_survey *x, const char *path, const tg_export_options 
     bool has_weights;
     TG_TRY(tg_export_options_read(&config, o, e));
     TG_TRY(open_surveyed(x, path, &has_weights, e));
-    TG_TRY(survey_papers(x, e));
-    if (has_weights) TG_TRY(note(x, tg_blueprint_open(&x->model, x->checkpoint, &why), &why, e));
+    TG_TRY(survey_assets(x, e));
+    if (has_weights)
+        TG_TRY(note(x, tg_loaded_checkpoint_open(&x->model, x->checkpoint, &why), &why, e));
     return x->model ? survey_program(x, &config, e) : TG_OK;
 }
 
@@ -241,12 +243,12 @@ static const char *find_method(const tg_checkpoint *c)
     return json_string_value(json_object_get(about, "quant_method"));
 }
 
-static json_t *describe_papers(const tg_survey *x)
+static json_t *describe_assets(const tg_survey *x)
 {
     json_t *names = json_array();
     for (int32_t i = 0; x->chat && i < tg_chat_n_templates(x->chat); i++)
         json_array_append_new(names, json_string(tg_chat_get_name(x->chat, i)));
-    return json_pack("{s:i, s:o}", "n_vocab", x->papers.n_vocab, "templates", names);
+    return json_pack("{s:i, s:o}", "n_vocab", x->assets.n_vocab, "templates", names);
 }
 
 static tg_status print_checkpoint_json(tg_buf *out, const tg_survey *x, tg_err *e)
@@ -258,11 +260,12 @@ static tg_status print_checkpoint_json(tg_buf *out, const tg_survey *x, tg_err *
                           tg_checkpoint_get_path(x->checkpoint), "kind", kind_name(x->checkpoint),
                           "n_tensors", tg_checkpoint_n_tensors(x->checkpoint), "types",
                           describe_types(x->checkpoint), "runs", x->n_obstacles == 0, "obstacles",
-                          obstacles, "tokenizer", describe_papers(x));
+                          obstacles, "tokenizer", describe_assets(x));
     if (!o) return tg_fail_nomem(e, sizeof *o, "a description");
     if (x->model) {
-        json_object_set_new(o, "architecture", json_string(tg_blueprint_arch(x->model)->name));
-        json_object_set_new(o, "model", describe_model(tg_blueprint_hparams(x->model)));
+        json_object_set_new(o, "architecture",
+                            json_string(tg_loaded_checkpoint_arch(x->model)->name));
+        json_object_set_new(o, "model", describe_model(tg_loaded_checkpoint_hparams(x->model)));
     }
     if (find_method(x->checkpoint))
         json_object_set_new(o, "quantized", json_string(find_method(x->checkpoint)));
@@ -274,15 +277,15 @@ static tg_status print_checkpoint_json(tg_buf *out, const tg_survey *x, tg_err *
     return s;
 }
 
-static void print_model(tg_buf *out, const tg_blueprint *b)
+static void print_model(tg_buf *out, const tg_loaded_checkpoint *b)
 {
-    const tg_hparams *h = tg_blueprint_hparams(b);
+    const tg_hparams *h = tg_loaded_checkpoint_hparams(b);
     tg_buf_printf(out,
                   "architecture  %s\n"
                   "model         %d layers of width %d, %d heads and %d key heads of %d, ffn %d, "
                   "%d ids, made for %d positions\n",
-                  tg_blueprint_arch(b)->name, h->n_layers, h->width, h->n_heads, h->n_kv_heads,
-                  h->head_dim, h->ffn, h->n_vocab, h->max_positions);
+                  tg_loaded_checkpoint_arch(b)->name, h->n_layers, h->width, h->n_heads,
+                  h->n_kv_heads, h->head_dim, h->ffn, h->n_vocab, h->max_positions);
 }
 
 static void print_types(tg_buf *out, const tg_checkpoint *c)
@@ -309,8 +312,8 @@ static void print_checkpoint(tg_buf *out, const tg_survey *x)
                   kind_name(x->checkpoint));
     if (x->model) print_model(out, x->model);
     print_types(out, x->checkpoint);
-    if (x->papers.n_vocab > 0)
-        tg_buf_printf(out, "tokenizer     %" PRId32 " ids\n", x->papers.n_vocab);
+    if (x->assets.n_vocab > 0)
+        tg_buf_printf(out, "tokenizer     %" PRId32 " ids\n", x->assets.n_vocab);
     else if (x->chat)
         tg_buf_add_cstr(out, "tokenizer     none\n");
     if (x->chat) print_templates(out, x->chat);

@@ -30,7 +30,7 @@ int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max)
     for (int32_t i = 0; i < TG_MIN(n, n_max); i++) {
         const tg_cpu_cost *r = &rows[i];
         costs[i] = (tg_cost){
-            .step = tg_kind_name((tg_kind)r->kind),
+            .step = tg_kind_name((tg_graph_kind)r->kind),
             .op = tg_op_get((tg_op)r->op)->name,
             .weight = r->role == TG_NONE ? "" : tg_weight_role_name((tg_weight_role)r->role),
             .n_steps = r->n_steps,
@@ -100,7 +100,8 @@ static tg_status check_trial(const tg_program *p, const tg_trial *o, tg_err *e)
 }
 
 /* Row r with n tokens from `position` on; all of them wanted, or none. */
-static void set_row(trial *t, int32_t r, int32_t position, int32_t n, bool is_wanted, int32_t room)
+static void set_row(trial *t, int32_t r, int32_t position, int32_t n, bool is_output_row,
+                    int32_t room)
 {
     int32_t *tokens = t->tokens + (int64_t)r * room;
     for (int32_t i = 0; i < n; i++)
@@ -110,7 +111,7 @@ static void set_row(trial *t, int32_t r, int32_t position, int32_t n, bool is_wa
         .tokens = tokens,
         .n_tokens = n,
         .position = position,
-        .n_outs = is_wanted ? n : 0,
+        .n_outs = is_output_row ? n : 0,
         .params = t->params,
     };
 }

@@ -33,7 +33,7 @@ static tg_status encode(tg_ids *out, const tg_export_job *job, tg_err *e)
 {
     static const tg_encode_options options = {.add_special = true};
     tg_tokenizer *t;
-    TG_TRY(tg_tokenizer_open(&t, job->papers.tokenizer.ptr, job->papers.tokenizer.len, e));
+    TG_TRY(tg_tokenizer_open(&t, job->assets.tokenizer.ptr, job->assets.tokenizer.len, e));
     tg_status s = tg_tokenizer_encode(out, t, TG_STR(text), &options, e);
     tg_tokenizer_close(t);
     return s;
@@ -44,7 +44,7 @@ static tg_status encode(tg_ids *out, const tg_export_job *job, tg_err *e)
 static tg_status find_ids(tg_ids *out, const tg_export_job *job, size_t n_max, tg_err *e)
 {
     const tg_program *p = &job->compiled.program;
-    if (job->papers.tokenizer.len) TG_TRY(encode(out, job, e));
+    if (job->assets.tokenizer.len) TG_TRY(encode(out, job, e));
     size_t n = 0;
     for (size_t i = 0; i < out->len && n < n_max; i++)
         if (out->ptr[i] < p->n_embed_rows) out->ptr[n++] = out->ptr[i];
@@ -138,7 +138,8 @@ tg_status tg_export_probe(tg_export_job *job, const void *weights, tg_err *e)
     if (s == TG_OK) s = run(&k, weights, &ids, e);
     if (s != TG_OK) tg_err_context(e, "trying the model out");
     if (s == TG_OK)
-        s = tg_compiled_widen_worthy(&job->compiled, weights, (const double *const *)k.squares, e);
+        s = tg_compiled_choose_outliers(&job->compiled, weights, (const double *const *)k.squares,
+                                        e);
     tg_ids_deinit(&ids);
     tg_arena_deinit(&k.arena);
     return s;

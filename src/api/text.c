@@ -6,7 +6,7 @@
  * into the same bytes in memory, and everything after works on those. */
 #include "api/text.h"
 
-#include "api/papers.h"
+#include "api/assets.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "token/tokbatch.h"
@@ -75,7 +75,7 @@ void tg_text_deinit(tg_text *t)
 typedef struct tg_opened_text {
     tg_text text; /* first: the one is the other */
     tg_artifact *artifact;
-    tg_papers papers;
+    tg_assets assets;
     char *path;
 } tg_opened_text;
 
@@ -94,11 +94,11 @@ static tg_status set_named_tokens(tg_chat *chat, const tg_checkpoint *c, tg_err 
     return TG_OK;
 }
 
-static tg_status open_papers(tg_opened_text *x, const tg_checkpoint *c, tg_err *e)
+static tg_status open_assets(tg_opened_text *x, const tg_checkpoint *c, tg_err *e)
 {
-    TG_TRY(tg_papers_read_texts(&x->papers, c, e));
-    tg_str blob = tg_buf_str(&x->papers.tokenizer);
-    TG_TRY(tg_chat_new(&x->text.chat, tg_buf_str(&x->papers.chat), tg_buf_str(&x->papers.named),
+    TG_TRY(tg_assets_read_texts(&x->assets, c, e));
+    tg_str blob = tg_buf_str(&x->assets.tokenizer);
+    TG_TRY(tg_chat_new(&x->text.chat, tg_buf_str(&x->assets.chat), tg_buf_str(&x->assets.named),
                        x->path, e));
     return blob.len ? open_tokenizer(&x->text, blob, e) : set_named_tokens(x->text.chat, c, e);
 }
@@ -110,7 +110,7 @@ static tg_status open_source(tg_opened_text *x, const char *path, tg_err *e)
     TG_TRY(tg_give_text(&x->path, tg_str_from_cstr(path), e));
     x->text.path = x->path;
     TG_TRY(tg_checkpoint_open_texts(&c, path, e));
-    tg_status s = open_papers(x, c, e);
+    tg_status s = open_assets(x, c, e);
     tg_checkpoint_close(c);
     for (int32_t i = 0; s == TG_OK && x->text.tokenizer; i++) {
         const char *doubt = tg_tokenizer_find_warning(x->text.tokenizer, i);
@@ -146,7 +146,7 @@ void tg_text_close(tg_text *t)
     if (!t) return;
     tg_opened_text *x = (tg_opened_text *)t;
     tg_text_deinit(t);
-    tg_papers_deinit(&x->papers);
+    tg_assets_deinit(&x->assets);
     tg_artifact_close(x->artifact);
     tg_mem_free(x->path);
     tg_mem_free(x);

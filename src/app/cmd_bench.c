@@ -4,8 +4,8 @@
  * Loading is measured first and by itself, as often as the rest: an engine that is opened anew for
  * every prompt would pay its page faults inside the prompt. Then one run warms up, and the others
  * count. Memory is this process': finding the model, which may export it, happens in a child. */
-#include "app/answer.h"
 #include "app/command.h"
+#include "app/completion.h"
 #include "app/costs.h"
 #include "app/report.h"
 #include "app/roofline.h"
@@ -83,12 +83,12 @@ static bool count_ids(void *context, const char *text, size_t n_bytes, const int
 }
 
 /* Submits the first n_tokens of every row's prompt. */
-static tg_status submit(tg_bench *b, int32_t n_tokens, int32_t n_answer, tg_err *e)
+static tg_status submit(tg_bench *b, int32_t n_tokens, int32_t n_completion, tg_err *e)
 {
     for (int32_t r = 0; r < b->n_rows; r++) {
         lane *l = &b->lanes[r];
         tg_request_options o = {
-            .max_tokens = n_answer, .ignore_eos = true, .on_text = count_ids, .context = l};
+            .max_tokens = n_completion, .ignore_eos = true, .on_text = count_ids, .context = l};
         l->n_ids = 0;
         TG_TRY(tg_engine_submit(&l->request, b->session.engine, l->prompt, n_tokens, &o, e));
     }

@@ -4,8 +4,8 @@
  * The history is the list of messages; each turn renders all of it, and the engine finds the pages
  * of the part it has seen. Standard output gets the answers only, prompts and remarks go to
  * standard error, so that a conversation can be scripted through a pipe. */
-#include "app/answer.h"
 #include "app/command.h"
+#include "app/completion.h"
 #include "app/edit.h"
 #include "base/file.h"
 #include "base/os.h"
@@ -23,12 +23,12 @@ typedef struct tg_chat {
     tg_request_options options;
     tg_term out;
     bool has_stats, is_over;
-    tg_buf system;          /* the system message; may be empty */
-    tg_buf messages;        /* as tg_prompt_render takes them */
-    size_t n_before_answer; /* bytes of messages up to the last answer; 0: nothing to repeat */
-    int32_t n_tokens;       /* prompt and answer of the last turn */
-    tg_edit *edit;          /* on a terminal; NULL elsewhere */
-    tg_buf pending;         /* read from a pipe, and not yet a line */
+    tg_buf system;              /* the system message; may be empty */
+    tg_buf messages;            /* as tg_prompt_render takes them */
+    size_t n_before_completion; /* bytes of messages up to the last answer; 0: nothing to repeat */
+    int32_t n_tokens;           /* prompt and answer of the last turn */
+    tg_edit *edit;              /* on a terminal; NULL elsewhere */
+    tg_buf pending;             /* read from a pipe, and not yet a line */
 } tg_chat;
 
 /* The next line of standard input without its newline, appended to `line`. */
@@ -92,7 +92,7 @@ static tg_line read_message(tg_chat *c, tg_buf *message)
 static void clear_history(tg_chat *c)
 {
     tg_buf_clear(&c->messages);
-    c->n_before_answer = 0;
+    c->n_before_completion = 0;
     c->n_tokens = 0;
     if (c->system.len) tg_prompt_add_message(&c->messages, "system", tg_buf_str(&c->system));
 }
@@ -102,25 +102,25 @@ static void clear_history(tg_chat *c)
 static bool answer(tg_chat *c)
 {
     tg_tokens prompt = {0};
-    tg_answer x = {.out = &c->out};
+    tg_completion x = {.out = &c->out};
     tg_err e = {0};
     size_t before = c->messages.len;
     tg_status s = tg_prompt_render(&prompt, &c->session, c->args, &c->messages, &e);
-    if (s == TG_OK) s = tg_answer_run(&x, &c->session, prompt.ids, prompt.n, &c->options, &e);
+    if (s == TG_OK) s = tg_completion_run(&x, &c->session, prompt.ids, prompt.n, &c->options, &e);
     if (x.text.len) tg_term_write(&c->out, TG_STR("\n"));
     if (s == TG_OK) {
         tg_prompt_add_message(&c->messages, "assistant", tg_buf_str(&x.text));
-        c->n_before_answer = before;
-        c->n_tokens = prompt.n + x.stats.n_answer_tokens;
+        c->n_before_completion = before;
+        c->n_tokens = prompt.n + x.stats.n_completion_tokens;
         if (x.stats.finish == TG_FINISH_CANCELLED) tg_say("stopped");
         if (x.stats.finish == TG_FINISH_LENGTH && !c->options.max_tokens)
             tg_say("the window of %" PRId32 " tokens is full; /clear begins anew",
                    c->session.info.max_length);
-        if (c->has_stats) tg_answer_say_stats(&c->session, &x.stats);
+        if (c->has_stats) tg_completion_say_stats(&c->session, &x.stats);
     } else {
         tg_say_error(&e, s == TG_E_LIMIT ? "/clear forgets the conversation" : NULL);
     }
-    tg_answer_deinit(&x);
+    tg_completion_deinit(&x);
     tg_tokens_deinit(&prompt);
     return s == TG_OK;
 }
@@ -162,13 +162,13 @@ static void forget(tg_chat *c, const char *rest)
 static void repeat_answer(tg_chat *c, const char *rest)
 {
     (void)rest;
-    if (!c->n_before_answer) {
+    if (!c->n_before_completion) {
         tg_say("there is no answer to repeat yet");
         return;
     }
     size_t whole = c->messages.len;
-    char kept = c->messages.ptr[c->n_before_answer];
-    c->messages.len = c->n_before_answer;
+    char kept = c->messages.ptr[c->n_before_completion];
+    c->messages.len = c->n_before_completion;
     c->messages.ptr[c->messages.len] = 0;
     c->options.sampling.sample_index++; /* another draw under the same seed */
     if (answer(c)) return;
@@ -297,7 +297,7 @@ static tg_status start(tg_chat *c, tg_err *e)
                        c->args->operand,
                        c->session.text_info.has_tokenizer ? "chat template" : "tokenizer");
     if (c->args->is_set[TG_OPT_SYSTEM]) tg_buf_add_cstr(&c->system, c->args->text[TG_OPT_SYSTEM]);
-    c->options = tg_answer_options(&c->session, c->args);
+    c->options = tg_completion_options(&c->session, c->args);
     clear_history(c);
     return TG_OK;
 }

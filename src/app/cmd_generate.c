@@ -4,8 +4,8 @@
  * The prompt is read and checked before the model is looked for: a mistyped file name should not
  * cost an export. With --json nothing is printed until the end, and then one object; without, the
  * answer streams, and a newline ends it if the model did not. */
-#include "app/answer.h"
 #include "app/command.h"
+#include "app/completion.h"
 #include "app/input.h"
 #include "app/report.h"
 #include "base/os.h"
@@ -18,7 +18,7 @@ typedef struct tg_generation {
     tg_session session;
     tg_input input;
     tg_term out;
-    tg_answer answer;
+    tg_completion completion;
     tg_tokens prompt; /* of the text; empty where ids were given */
     double tokenize_ms;
 } tg_generation;
@@ -86,22 +86,22 @@ static const char *finish_name(tg_finish f)
  * tokenizer took is added to what the engine measured from the ids on. */
 static void print_json(tg_generation *g, const int32_t *ids, int32_t n_ids, uint64_t seed)
 {
-    const tg_request_stats *stats = &g->answer.stats;
+    const tg_request_stats *stats = &g->completion.stats;
     tg_engine_info info = tg_engine_get_info(g->session.engine);
     int32_t n_tokens = 0;
-    const int32_t *tokens = tg_request_get_tokens(g->answer.request, &n_tokens);
+    const int32_t *tokens = tg_request_get_tokens(g->completion.request, &n_tokens);
     tg_buf b = {0};
     tg_report_begin(&b, NULL);
     tg_report_add_ids(&b, "prompt_tokens", ids, n_ids);
     tg_report_add_ids(&b, "tokens", tokens, n_tokens);
-    tg_report_add_text(&b, "text", tg_buf_str(&g->answer.text));
+    tg_report_add_text(&b, "text", tg_buf_str(&g->completion.text));
     tg_report_add_text(&b, "finish_reason", tg_str_from_cstr(finish_name(stats->finish)));
     tg_report_add_int(&b, "seed", (int64_t)seed);
     tg_report_begin(&b, "stats");
     tg_report_add_real(&b, "load_ms", g->session.load_ms);
     tg_report_add_real(&b, "ttft_ms", g->tokenize_ms + stats->ttft_ms);
-    tg_report_add_real(&b, "prompt_tokens_per_s", tg_answer_prompt_speed(stats));
-    tg_report_add_real(&b, "decode_tokens_per_s", tg_answer_decode_speed(stats));
+    tg_report_add_real(&b, "prompt_tokens_per_s", tg_completion_prompt_speed(stats));
+    tg_report_add_real(&b, "decode_tokens_per_s", tg_completion_decode_speed(stats));
     tg_report_add_int(&b, "cached_tokens", stats->n_cached_tokens);
     tg_report_add_real(&b, "peak_rss_mb", (double)tg_memory_peak_bytes() / 1e6);
     tg_report_add_int(&b, "threads", info.n_threads);
@@ -123,15 +123,15 @@ static tg_status run(tg_generation *g, const tg_args *a, tg_err *e)
     int32_t n_ids = g->input.is_ids ? g->input.n_ids : g->prompt.n;
     g->tokenize_ms = (double)(tg_time_ns() - start) / 1e6;
 
-    tg_request_options o = tg_answer_options(&g->session, a);
-    g->answer.out = is_json ? NULL : &g->out;
-    tg_status s = tg_answer_run(&g->answer, &g->session, ids, n_ids, &o, e);
-    const tg_buf *text = &g->answer.text;
+    tg_request_options o = tg_completion_options(&g->session, a);
+    g->completion.out = is_json ? NULL : &g->out;
+    tg_status s = tg_completion_run(&g->completion, &g->session, ids, n_ids, &o, e);
+    const tg_buf *text = &g->completion.text;
     if (!is_json && text->len && text->ptr[text->len - 1] != '\n')
         tg_term_write(&g->out, TG_STR("\n"));
     if (s != TG_OK) return s;
     if (is_json) print_json(g, ids, n_ids, o.sampling.seed);
-    if (a->is_set[TG_OPT_STATS]) tg_answer_say_stats(&g->session, &g->answer.stats);
+    if (a->is_set[TG_OPT_STATS]) tg_completion_say_stats(&g->session, &g->completion.stats);
     return TG_OK;
 }
 
@@ -148,7 +148,7 @@ int tg_run_generate(const tg_args *a)
     tg_signals_catch(); /* not before: a prompt that is being typed may be left with ctrl-C */
     if (s == TG_OK) s = run(&g, a, &e);
     int code = tg_exit_code(s, &e, &g.out);
-    tg_answer_deinit(&g.answer);
+    tg_completion_deinit(&g.completion);
     tg_tokens_deinit(&g.prompt);
     tg_session_close(&g.session);
     tg_input_deinit(&g.input);

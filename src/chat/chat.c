@@ -3,7 +3,7 @@
 #include "chat/chat.h"
 
 #include "base/mem.h"
-#include "chat/habit.h"
+#include "chat/capabilities.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct entry {
     tg_str text;
     /* Filled under the lock at the first use; a failure stays. */
     tg_template *parsed;
-    tg_habits habits;
+    tg_template_capabilities capabilities;
     bool is_tried;
     tg_err error;
 } entry;
@@ -164,7 +164,8 @@ static tg_status prepare(tg_chat *c, entry *x, tg_err *e)
     pthread_mutex_lock(&c->lock);
     if (!x->is_tried) {
         tg_status s = tg_template_load(&x->parsed, x->text, &x->error);
-        if (s == TG_OK) s = tg_habits_find(&x->habits, x->parsed, c->tokens, &x->error);
+        if (s == TG_OK)
+            s = tg_template_capabilities_find(&x->capabilities, x->parsed, c->tokens, &x->error);
         if (s != TG_OK) tg_err_context(&x->error, "%s: chat template '%s'", c->name, x->name);
         x->is_tried = s != TG_E_NOMEM;
         if (s == TG_E_NOMEM) {
@@ -247,7 +248,7 @@ tg_status tg_chat_render(tg_buf *out, tg_chat *c, const tg_conversation *q,
     TG_TRY(choose(&x, c, q, e));
     TG_TRY(check_conversation(q, e));
     TG_TRY(prepare(c, x, e));
-    tg_status s = tg_habits_shape(&messages, &x->habits, q->messages, e);
+    tg_status s = tg_template_capabilities_shape(&messages, &x->capabilities, q->messages, e);
     if (s == TG_OK) s = make_context(&context, c, q, messages, e);
     if (s == TG_OK) s = tg_template_render(x->parsed, context, o, out, e);
     json_decref(context);

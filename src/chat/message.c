@@ -3,14 +3,14 @@
  *
  * The list of the request is never changed: every message is copied one level deep, and what is
  * replaced below is made new. */
-#include "chat/habit.h"
+#include "chat/capabilities.h"
 
 #include <string.h>
 
 /* What a message is called in an error: its place in the list, as the request counts. */
 typedef struct place {
     size_t i;
-    const tg_habits *h;
+    const tg_template_capabilities *h;
     tg_err *e;
 } place;
 
@@ -194,7 +194,8 @@ static tg_status shape_calls(const place *at, json_t *message)
                    at->h->blank == TG_BLANK_NULL ? json_null() : json_string(""), at->e);
 }
 
-tg_status tg_habits_shape(json_t **out, const tg_habits *h, const json_t *messages, tg_err *e)
+tg_status tg_template_capabilities_shape(json_t **out, const tg_template_capabilities *h,
+                                         const json_t *messages, tg_err *e)
 {
     place at = {.h = h, .e = e};
     json_t *list = json_array();

@@ -16,11 +16,11 @@ _Static_assert(sizeof(tg_sample_params) == TG_IO_SAMPLE_PARAMS_BYTES &&
                    sizeof(tg_sample_adjust) == TG_IO_SAMPLE_ADJUST_BYTES,
                "entries of the input image");
 
-static const char *const passes[] = {"build", "fuse", "wanted", "group", "plan"};
-enum { PASS_BUILD, PASS_FUSE, PASS_WANTED, PASS_GROUP, PASS_PLAN };
+static const char *const passes[] = {"build", "fuse", "output-rows", "group", "plan"};
+enum { PASS_BUILD, PASS_FUSE, PASS_OUTPUT_ROWS, PASS_GROUP, PASS_PLAN };
 
 typedef struct source {
-    const tg_blueprint *b;
+    const tg_loaded_checkpoint *b;
     tg_weights_mode mode;
     bool has_floats; /* of what was placed, a matrix that the mode decides about */
 } source;
@@ -29,7 +29,7 @@ static tg_status choose_layout(void *context, tg_weight_role role, int32_t layer
                                tg_layout *out, tg_err *e)
 {
     source *from = context;
-    const tg_found_weight *w = tg_blueprint_find_weight(from->b, role, layer);
+    const tg_found_weight *w = tg_loaded_checkpoint_find_weight(from->b, role, layer);
     if (w && w->tensor && !is_plain && !tg_dtype_is_block(w->tensor->dtype))
         from->has_floats = true;
     /* Errors of the head go straight into every logit: 4 and 5 bits keep 8 there, as llama.cpp's
@@ -52,7 +52,7 @@ static tg_status check_mode(const source *from, tg_err *e)
     return tg_fail(e, TG_E_ARGUMENT,
                    "%s: --weights %s is for matrices of floats, and all of this checkpoint's are "
                    "quantized already and stay as they are; leave it out, or take f32",
-                   tg_checkpoint_get_path(tg_blueprint_checkpoint(from->b)),
+                   tg_checkpoint_get_path(tg_loaded_checkpoint_checkpoint(from->b)),
                    tg_weights_mode_name(from->mode));
 }
 
@@ -98,14 +98,15 @@ static tg_status run_passes(tg_compiled *out, tg_graph *g, const source *from,
     if (dumped == PASS_BUILD) tg_graph_print(g, dump);
     TG_TRY(tg_graph_fuse(g, e));
     if (dumped == PASS_FUSE) tg_graph_print(g, dump);
-    if (!c->is_watched) TG_TRY(tg_graph_pick_wanted(g, e));
-    if (dumped == PASS_WANTED) tg_graph_print(g, dump);
+    if (!c->is_watched) TG_TRY(tg_graph_pick_output_rows(g, e));
+    if (dumped == PASS_OUTPUT_ROWS) tg_graph_print(g, dump);
     TG_TRY(tg_graph_group(g, p, &out->arena, e));
     if (dumped == PASS_GROUP) tg_graph_print(g, dump);
     source copy = *from;
     TG_TRY(tg_graph_place_weights(g, p, &out->arena, choose_layout, &copy, e));
     TG_TRY(check_mode(&copy, e));
-    if (p->activations == TG_ACTIVATIONS_INT16) TG_TRY(tg_compiled_widen(out, choose_all, NULL, e));
+    if (p->activations == TG_ACTIVATIONS_INT16)
+        TG_TRY(tg_compiled_set_outliers(out, choose_all, NULL, e));
     TG_TRY(tg_graph_plan(g, p, c->context_buckets, c->n_context_buckets, &out->arena, e));
     for (int32_t i = 0; dumped == PASS_PLAN && i < p->n_plans; i++)
         tg_plan_print(p, &p->plans[i], dump);
@@ -113,18 +114,18 @@ static tg_status run_passes(tg_compiled *out, tg_graph *g, const source *from,
     return tg_program_check(p, e);
 }
 
-tg_status tg_compile(tg_compiled *out, const tg_blueprint *b, const tg_export_config *c,
+tg_status tg_compile(tg_compiled *out, const tg_loaded_checkpoint *b, const tg_export_config *c,
                      const char *dump_pass, tg_buf *dump, tg_err *e)
 {
     *out = (tg_compiled){0};
     int dumped = -1;
     if (dump) TG_TRY(find_pass(dump_pass, &dumped, e));
     tg_export_config config = *c;
-    const tg_hparams *h = tg_blueprint_hparams(b);
+    const tg_hparams *h = tg_loaded_checkpoint_hparams(b);
     TG_TRY(tg_export_config_check(&config, h, e));
 
     tg_graph *g;
-    TG_TRY(tg_blueprint_build(b, config.max_length, &g, e));
+    TG_TRY(tg_loaded_checkpoint_build(b, config.max_length, &g, e));
     out->program = program_of(h, &config);
     source from = {.b = b, .mode = config.weights};
     tg_status s = run_passes(out, g, &from, &config, dumped, dump, e);

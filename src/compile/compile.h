@@ -60,26 +60,27 @@ typedef struct tg_compiled {
 } tg_compiled;
 
 /* All passes. `dump` may be NULL; otherwise the graph after pass `dump_pass` ("build", "fuse",
- * "wanted", "group", or "plan" for all plans) is appended to it; an unknown pass name is an error
- * that lists them. */
-TG_MUST_USE tg_status tg_compile(tg_compiled *out, const tg_blueprint *b, const tg_export_config *c,
-                                 const char *dump_pass, tg_buf *dump, tg_err *e);
+ * "output-rows", "group", or "plan" for all plans) is appended to it; an unknown pass name is an
+ * error that lists them. */
+TG_MUST_USE tg_status tg_compile(tg_compiled *out, const tg_loaded_checkpoint *b,
+                                 const tg_export_config *c, const char *dump_pass, tg_buf *dump,
+                                 tg_err *e);
 void tg_compiled_deinit(tg_compiled *c);
 
 /* Which groups of 32 columns of the input of quantized matrix w, the program's weight `index`, take
  * two planes: writes them to `out` in ascending order, at most cols / 32 rounded up, and returns
  * how many. Weights that read one input must be told the same. */
-typedef int32_t tg_choose_wide_fn(void *context, const tg_weight_entry *w, int32_t index,
-                                  int32_t *out);
+typedef int32_t tg_choose_outliers_fn(void *context, const tg_weight_entry *w, int32_t index,
+                                      int32_t *out);
 /* Gives every quantized matrix its list, in place of what it had. The weight file stays as it
  * is. */
-TG_MUST_USE tg_status tg_compiled_widen(tg_compiled *c, tg_choose_wide_fn *choose, void *context,
-                                        tg_err *e);
+TG_MUST_USE tg_status tg_compiled_set_outliers(tg_compiled *c, tg_choose_outliers_fn *choose,
+                                               void *context, tg_err *e);
 /* The same by what a run of the model has shown (worth.c): squares[i] are the sums of squared
  * scales, one for each group of the input of weight i; NULL where a run shows none, as with all but
  * the first quantized weight that reads an input. `weights` is the packed file. */
-TG_MUST_USE tg_status tg_compiled_widen_worthy(tg_compiled *c, const void *weights,
-                                               const double *const *squares, tg_err *e);
+TG_MUST_USE tg_status tg_compiled_choose_outliers(tg_compiled *c, const void *weights,
+                                                  const double *const *squares, tg_err *e);
 
 /* Called now and then with bytes done and in all; true ends the export with TG_E_CANCELLED. */
 typedef bool tg_progress_fn(void *context, int64_t done, int64_t total);
@@ -87,7 +88,7 @@ typedef bool tg_progress_fn(void *context, int64_t done, int64_t total);
 /* Writes the packed weights of a compiled model, in the order of execution, with a thread for each
  * processor and constant memory. `progress` is called on the caller's thread. importance[i] is what
  * tg_pack_tile takes for weight i; the list, and any entry, may be NULL. */
-TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_blueprint *b,
+TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_loaded_checkpoint *b,
                                     const float *const *importance, tg_out *out,
                                     tg_progress_fn *progress, void *context, tg_err *e);
 

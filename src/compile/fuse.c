@@ -22,7 +22,7 @@ typedef struct term {
 
 typedef struct match {
     tg_graph *g;
-    tg_block *b;
+    tg_graph_block *b;
     int32_t nodes[MAX_TERMS];  /* node of each term, TG_NONE for a missing one */
     int32_t values[MAX_TERMS]; /* what each term gives, TG_NONE while nobody asked */
 } match;
@@ -123,7 +123,7 @@ static int32_t replace_glu_matmul(const match *m, tg_node *out)
 
 /* Does the value hold the residual stream, as the block's input with sums added to it? A layer's
  * result must end up in the memory of its input, and only such a chain does so in place. */
-static bool is_stream(const tg_block *b, int32_t value)
+static bool is_stream(const tg_graph_block *b, int32_t value)
 {
     while (value != b->in) {
         const tg_node *n = NULL;
@@ -180,7 +180,7 @@ static int32_t replace_matmul_add(const match *m, tg_node *out)
     return replace_add(m, TG_OP_MATMUL_ADD, out);
 }
 
-/* ---- rows before norm: 0 norm, 1 rows. Only wanted rows are normed then, and each row of a norm
+/* ---- rows before norm: 0 norm, 1 rows. Only output rows are normed then, and each row of a norm
  * is that row's own affair, so no bit changes. */
 
 static bool allows_always(const match *m)
@@ -390,7 +390,7 @@ static tg_status rewrite(const fusion *f, const match *m, tg_err *e)
 {
     tg_node added[MAX_NEW];
     int32_t n_added = f->replace(m, added), place = last_removed(f, m), n = 0;
-    tg_block *b = m->b;
+    tg_graph_block *b = m->b;
     tg_node *nodes = TG_NEW_ARRAY(tg_node, b->n_nodes + MAX_NEW);
     bool is_done = n_added > 0 && nodes;
     for (int32_t i = 0; is_done && i < b->n_nodes; i++) {
@@ -404,7 +404,7 @@ static tg_status rewrite(const fusion *f, const match *m, tg_err *e)
 }
 
 /* Ends, as every row leaves fewer nodes or (rows_before_norm) one node nearer to the end. */
-static tg_status fuse_block(tg_graph *g, tg_block *b, const fusion *f, tg_err *e)
+static tg_status fuse_block(tg_graph *g, tg_graph_block *b, const fusion *f, tg_err *e)
 {
     for (;;) {
         match m = {.g = g, .b = b};

@@ -5,7 +5,7 @@
 #include "compile/pass.h"
 
 /* What the layers of a body keep; n_kv_heads 0: nothing. */
-static tg_status find_kept(const tg_block *b, tg_kv_group *out, tg_err *e)
+static tg_status find_kept(const tg_graph_block *b, tg_kv_group *out, tg_err *e)
 {
     int32_t n_writes = 0, n_reads = 0;
     *out = (tg_kv_group){0};
@@ -47,7 +47,7 @@ static int32_t find_group(tg_program *p, const tg_kv_group *kept)
     return p->n_kv_groups++;
 }
 
-static void set_group(tg_block *b, int32_t group)
+static void set_group(tg_graph_block *b, int32_t group)
 {
     for (int32_t i = 0; i < b->n_nodes; i++)
         if (tg_op_has_kv(b->nodes[i].op)) b->nodes[i].attrs.kv_group = group;
@@ -60,7 +60,7 @@ tg_status tg_graph_group(tg_graph *g, tg_program *p, tg_arena *arena, tg_err *e)
         return tg_fail_nomem(e, (size_t)g->n_layers * sizeof *layers, "the table of layers");
     p->n_kv_groups = 0;
     for (int32_t l = 0; l < g->n_layers; l++) {
-        tg_block *body = &g->bodies[g->layer_body[l]];
+        tg_graph_block *body = &g->bodies[g->layer_body[l]];
         tg_kv_group kept;
         tg_status s = find_kept(body, &kept, e);
         if (s != TG_OK) tg_err_context(e, "layer %d", l);

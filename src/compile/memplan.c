@@ -46,7 +46,7 @@ static bool is_in_arena(const tg_plan_value *v)
 }
 
 /* A value that a block reads and another one wrote is the residual stream, of which specialise.c
- * makes one, or the wanted rows, which the last block before the tail gives it. */
+ * makes one, or the output rows, which the last block before the tail gives it. */
 static void find_lives(work *w)
 {
     const tg_plan *p = w->plan;

@@ -60,7 +60,7 @@ typedef struct batch {
 
 typedef struct packer {
     const tg_program *p;
-    const tg_blueprint *b;
+    const tg_loaded_checkpoint *b;
     const float *const *importance; /* [p->n_weights], or NULL */
     tg_out *out;
     tg_progress_fn *progress;
@@ -81,7 +81,7 @@ typedef struct packer {
 
 static const tg_rope_spec *find_rope(const packer *k, const tg_weight_entry *w)
 {
-    const tg_hparams *h = tg_blueprint_hparams(k->b);
+    const tg_hparams *h = tg_loaded_checkpoint_hparams(k->b);
     if (w->role == TG_W_ROPE_0) return &h->ropes[0];
     return w->role == TG_W_ROPE_1 ? &h->ropes[1] : NULL;
 }
@@ -122,7 +122,7 @@ static void release_rows(const packer *k, const tg_tensor *t, int64_t tile)
     bool is_last = end_row == t->dims[0];
     if ((first & ~window) == (end & ~window) && !is_last) return;
     first = is_last ? data : TG_MAX(first & ~window, data); /* and what threads crossed over */
-    tg_checkpoint_release(tg_blueprint_checkpoint(k->b), (const void *)first, end - first);
+    tg_checkpoint_release(tg_loaded_checkpoint_checkpoint(k->b), (const void *)first, end - first);
 }
 
 static tg_status make_part(const packer *k, part *x, tg_err *e)
@@ -137,7 +137,8 @@ static tg_status make_part(const packer *k, part *x, tg_err *e)
         tg_rope_fill(rope, (int32_t)w->rows, (int32_t)first, (int32_t)n, (float *)(void *)x->bytes);
         return TG_OK;
     }
-    const tg_found_weight *f = tg_blueprint_find_weight(k->b, (tg_weight_role)w->role, w->layer);
+    const tg_found_weight *f =
+        tg_loaded_checkpoint_find_weight(k->b, (tg_weight_role)w->role, w->layer);
     TG_ASSERT(f->tensor && f->tensor->dims[0] == w->rows);
     if (w->is_plain) {
         tg_pack_vector(f->tensor, &f->order, (float *)(void *)x->bytes);
@@ -146,7 +147,7 @@ static tg_status make_part(const packer *k, part *x, tg_err *e)
     const float *importance = k->importance ? k->importance[w - k->p->weights] : NULL;
     TG_TRY(tg_pack_tile((tg_layout)w->layout, f->tensor, &f->order, x->index, importance, x->bytes,
                         e));
-    if (f->order.run == 0 && !f->tensor->shipped) release_rows(k, f->tensor, x->index);
+    if (f->order.run == 0 && !f->tensor->prequant) release_rows(k, f->tensor, x->index);
     return TG_OK;
 }
 
@@ -304,13 +305,13 @@ static tg_status write_batches(packer *k, tg_err *e)
     return report(k, e);
 }
 
-static tg_status run_workers(packer *k, int32_t n_wanted, tg_err *e)
+static tg_status run_workers(packer *k, int32_t n_output_rows, tg_err *e)
 {
     pthread_t workers[MAX_WORKERS];
     pthread_mutex_init(&k->lock, NULL);
     pthread_cond_init(&k->changed, NULL);
     int32_t n = 0;
-    while (n < n_wanted && pthread_create(&workers[n], NULL, run_worker, k) == 0)
+    while (n < n_output_rows && pthread_create(&workers[n], NULL, run_worker, k) == 0)
         n++;
     k->n_workers = n;
     tg_status s = write_batches(k, e);
@@ -343,8 +344,9 @@ static size_t begin_entries(packer *k)
     return largest;
 }
 
-tg_status tg_pack_write(const tg_program *p, const tg_blueprint *b, const float *const *importance,
-                        tg_out *out, tg_progress_fn *progress, void *context, tg_err *e)
+tg_status tg_pack_write(const tg_program *p, const tg_loaded_checkpoint *b,
+                        const float *const *importance, tg_out *out, tg_progress_fn *progress,
+                        void *context, tg_err *e)
 {
     packer k = {.p = p, .b = b, .importance = importance, .out = out};
     k.progress = progress;

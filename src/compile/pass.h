@@ -12,10 +12,10 @@
  * what matches no row of the table stays as it is. */
 TG_MUST_USE tg_status tg_graph_fuse(tg_graph *g, tg_err *e);
 
-/* wanted.c: what the last layer does behind its attention, row by row, is done for the wanted rows
- * alone: it gets a body of its own, whose result counts them, and the tail takes that. Graphs whose
- * last layer or tail have another form stay as they are. */
-TG_MUST_USE tg_status tg_graph_pick_wanted(tg_graph *g, tg_err *e);
+/* output_rows.c: what the last layer does behind its attention, row by row, is done for the output
+ * rows alone: it gets a body of its own, whose result counts them, and the tail takes that. Graphs
+ * whose last layer or tail have another form stay as they are. */
+TG_MUST_USE tg_status tg_graph_pick_output_rows(tg_graph *g, tg_err *e);
 
 /* group.c: layers with equal window and head shape form a KV group. Sets attr.kv_group in the
  * graph, and kv_groups, layers and n_layers of *p, whose kv_type is set. */
@@ -23,9 +23,9 @@ TG_MUST_USE tg_status tg_graph_group(tg_graph *g, tg_program *p, tg_arena *arena
 
 /* specialise.c: the graph for one kind and bucket, as instructions over values that have no place
  * yet. *values are the plan's, for the memory plan to write to. */
-TG_MUST_USE tg_status tg_graph_specialise(const tg_graph *g, const tg_program *p, tg_kind kind,
-                                          tg_bucket bucket, tg_arena *arena, tg_plan *out,
-                                          tg_plan_value **values, tg_err *e);
+TG_MUST_USE tg_status tg_graph_specialise(const tg_graph *g, const tg_program *p,
+                                          tg_graph_kind kind, tg_bucket bucket, tg_arena *arena,
+                                          tg_plan *out, tg_plan_value **values, tg_err *e);
 
 /* memplan.c: gives every value a place in the step arena, and the arena its size. */
 TG_MUST_USE tg_status tg_plan_place(tg_plan *plan, tg_plan_value *values, tg_err *e);

@@ -117,7 +117,7 @@ static tg_status place_node(work *w, const tg_node *n, int32_t layer, tg_err *e)
     return TG_OK;
 }
 
-static tg_status place_block(work *w, const tg_block *b, int32_t layer, tg_err *e)
+static tg_status place_block(work *w, const tg_graph_block *b, int32_t layer, tg_err *e)
 {
     for (int32_t i = 0; i < b->n_nodes; i++)
         TG_TRY(place_node(w, &b->nodes[i], layer, e));

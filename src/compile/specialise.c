@@ -30,7 +30,7 @@ static int32_t add_value(work *w, int32_t value)
     return w->number[value] = w->plan->n_values++;
 }
 
-static void add_block(work *w, const tg_block *b)
+static void add_block(work *w, const tg_graph_block *b)
 {
     for (int32_t i = 0; i < b->n_nodes; i++) {
         const tg_node *n = &b->nodes[i];
@@ -75,12 +75,12 @@ static void place_logits(work *w, const tg_program *p, int32_t value)
         if (x->out != value) continue;
         w->values[value].offset = TG_IO_LOGITS;
         w->values[value].width = TG_MIN(p->n_vocab, w->values[value].width);
-        if (x->op != TG_OP_SCALE && x->op != TG_OP_CAP) return;
+        if (x->op != TG_OP_SCALE && x->op != TG_OP_SOFTCAP) return;
         value = x->in[0];
     }
 }
 
-static const tg_block *last_body(const tg_graph *g)
+static const tg_graph_block *last_body(const tg_graph *g)
 {
     return &g->bodies[g->layer_body[g->n_layers - 1]];
 }
@@ -94,7 +94,7 @@ static void fill(work *w, const tg_program *p)
     add_segment(w, 0, w->plan->n_instrs, 0);
 
     /* The residual stream is one value, whoever reads it; what a layer gives is written over it,
-     * save the wanted rows of the last one. */
+     * save the output rows of the last one. */
     int32_t stream = w->number[g->head.out];
     for (int32_t k = 0; k < g->n_bodies; k++) {
         w->number[g->bodies[k].in] = stream;
@@ -116,7 +116,7 @@ static void fill(work *w, const tg_program *p)
     place_logits(w, p, sample->in[0]);
 }
 
-tg_status tg_graph_specialise(const tg_graph *g, const tg_program *p, tg_kind kind,
+tg_status tg_graph_specialise(const tg_graph *g, const tg_program *p, tg_graph_kind kind,
                               tg_bucket bucket, tg_arena *arena, tg_plan *out,
                               tg_plan_value **values, tg_err *e)
 {
@@ -151,7 +151,7 @@ tg_status tg_graph_specialise(const tg_graph *g, const tg_program *p, tg_kind ki
 
 /* ---- all plans */
 
-static tg_status add_plan(const tg_graph *g, tg_program *p, tg_plan *plans, tg_kind kind,
+static tg_status add_plan(const tg_graph *g, tg_program *p, tg_plan *plans, tg_graph_kind kind,
                           int32_t tokens, tg_arena *arena, tg_err *e)
 {
     tg_bucket bucket = {

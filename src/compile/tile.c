@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tile.c - sixteen rows of a checkpoint's matrix, woven into one tile of a packed layout.
+ * tile.c - sixteen rows of a checkpoint's matrix, interleaved into one tile of a packed layout.
  *
  * Two halves that meet in one struct. A *reader* turns a piece of a source row into the terms in
  * which a layout writes it: codes without sign, scales, minima. A *writer* weaves that piece into
@@ -18,7 +18,7 @@
  * model, and into q4_0, q4_1 and q5_1 with the least error that quantize.c finds. */
 #include "compile/compile.h"
 #include "compile/quantize.h"
-#include "format/shipped.h"
+#include "format/prequant_matrix.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -608,8 +608,8 @@ tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, const tg_row_order *orde
                         l == TG_LAYOUT_Q5_1
                   : exact[t->dtype].read && (l == TG_LAYOUT_F32 || l == exact[t->dtype].layout));
     size_t row_bytes = tg_dtype_row_bytes(t->dtype, t->dims[1]);
-    uint8_t *made = t->shipped ? tg_mem_new(row_bytes) : NULL;
-    if (t->shipped && !made) return tg_fail_nomem(e, row_bytes, "a row of weights");
+    uint8_t *made = t->prequant ? tg_mem_new(row_bytes) : NULL;
+    if (t->prequant && !made) return tg_fail_nomem(e, row_bytes, "a row of weights");
 
     tg_status s = TG_OK;
     memset(dst, 0, tg_layout_tile_bytes(l, t->dims[1]));
@@ -619,7 +619,7 @@ tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, const tg_row_order *orde
         int64_t source = find_source_row(order, row);
         const uint8_t *src = made;
         if (made)
-            tg_shipped_read(t, source, made);
+            tg_prequant_matrix_read(t, source, made);
         else
             src = (const uint8_t *)t->data + (size_t)source * row_bytes;
         s = tg_layout_rows[l].is_quantized

@@ -209,15 +209,15 @@ static int32_t choose(void *context, const tg_weight_entry *w, int32_t index, in
     return n;
 }
 
-tg_status tg_compiled_widen_worthy(tg_compiled *compiled, const void *weights,
-                                   const double *const *squares, tg_err *e)
+tg_status tg_compiled_choose_outliers(tg_compiled *compiled, const void *weights,
+                                      const double *const *squares, tg_err *e)
 {
     chooser c = {.p = &compiled->program, .weights = weights};
     tg_status s = find_inputs(&c, e);
     if (s == TG_OK) s = measure(&c, squares, e);
     if (s == TG_OK) s = rank(&c, e);
     if (s == TG_OK) spend(&c);
-    if (s == TG_OK) s = tg_compiled_widen(compiled, choose, &c, e);
+    if (s == TG_OK) s = tg_compiled_set_outliers(compiled, choose, &c, e);
     tg_arena_deinit(&c.arena);
     return s;
 }

@@ -110,7 +110,7 @@ static void attend_block(query_set *z, const tg_step *s, const tg_instr *x, int3
         .first = z->first,
         .last = z->last,
         .scale = x->attrs.scale,
-        .cap = x->attrs.cap,
+        .softcap = x->attrs.softcap,
         .is_more = to->is_more,
         .m = to->m,
         .l = to->l,
@@ -307,7 +307,7 @@ static void attend_few(tg_step *s, const tg_instr *x, int32_t layer, int32_t thr
 
 void tg_step_attention(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
-    if (s->counts.n_tokens <= TG_STEP_FEW_TOKENS)
+    if (s->counts.n_tokens <= TG_STEP_GEMV_TOKENS)
         attend_few(s, x, layer, thread);
     else
         attend_many(s, x, layer, thread);

@@ -4,10 +4,10 @@
 
 #include "base/log.h"
 #include "base/os.h"
-#include "device/many.h"
 #include "device/profile.h"
 #include "device/rates.h"
 #include "device/step.h"
+#include "device/token_blocks.h"
 
 #include <string.h>
 
@@ -24,10 +24,10 @@ struct tg_exe {
     const tg_plan *plan;
     /* Owned by the first exe of its program. */
     tg_step_weight *weights; /* [n_layers][TG_W_COUNT] */
-    int16_t *maps;           /* of the weights' wide groups, equal ones once */
+    int16_t *maps;           /* of the weights' outlier groups, equal ones once */
     bool owns_weights;
     tg_io io;
-    tg_many many;
+    tg_token_blocks token_blocks;
     void *many_memory; /* its arrays; NULL: the plan does not run in blocks */
 };
 
@@ -164,7 +164,7 @@ static size_t carve(size_t *at, size_t n)
 static size_t place_privates(tg_step_private *out, const tg_step_sizes *z, int32_t n_threads,
                              char *memory)
 {
-    size_t few = TG_STEP_FEW_TOKENS, many = TG_MANY_BLOCK_ROWS, at = 0;
+    size_t few = TG_STEP_GEMV_TOKENS, many = TG_TOKEN_BLOCK_ROWS, at = 0;
     size_t n_made = TG_MAX((size_t)TG_ATTEND_MAX_QUERIES, few * (size_t)z->n_heads);
     size_t made = n_made * (size_t)z->head_dim * sizeof(float);
     size_t block = (size_t)TG_ATTEND_MAX_QUERIES * (size_t)z->head_dim * sizeof(float);
@@ -172,11 +172,11 @@ static size_t place_privates(tg_step_private *out, const tg_step_sizes *z, int32
         size_t matmul = carve(&at, TG_MATMUL_SCRATCH_BYTES);
         size_t attend = carve(&at, TG_ATTEND_SCRATCH_BYTES);
         size_t sample = carve(&at, tg_sample_scratch_bytes(z->n_vocab));
-        size_t a8 = carve(&at, tg_a8_bytes((int64_t)few, z->cols, z->n_wide));
+        size_t a8 = carve(&at, tg_a8_bytes((int64_t)few, z->cols, z->n_outliers));
         size_t normed = carve(&at, few * (size_t)z->cols * sizeof(float));
         size_t running = carve(&at, block), queries = carve(&at, made);
         size_t values = carve(&at, (size_t)z->block_bytes);
-        size_t many_a8 = carve(&at, tg_a8_bytes(TG_MANY_BLOCK_ROWS, z->cols, z->n_wide));
+        size_t many_a8 = carve(&at, tg_a8_bytes(TG_TOKEN_BLOCK_ROWS, z->cols, z->n_outliers));
         size_t many_normed = carve(&at, many * (size_t)z->cols * sizeof(float));
         size_t many_pair = carve(&at, many * (size_t)z->pair_row_floats * sizeof(float));
         size_t row_tokens = carve(&at, ((size_t)z->rows + 1) * sizeof(int32_t));
@@ -189,11 +189,11 @@ static size_t place_privates(tg_step_private *out, const tg_step_sizes *z, int32
             .normed = (float *)(void *)(memory + normed),
             .queries = (float *)(void *)(memory + queries),
             .running = (float *)(void *)(memory + running),
-            .many = {.values = memory + values,
-                     .a8_memory = memory + many_a8,
-                     .normed = (float *)(void *)(memory + many_normed),
-                     .pair = (float *)(void *)(memory + many_pair),
-                     .row_tokens = (int32_t *)(void *)(memory + row_tokens)},
+            .token_blocks = {.values = memory + values,
+                             .a8_memory = memory + many_a8,
+                             .normed = (float *)(void *)(memory + many_normed),
+                             .pair = (float *)(void *)(memory + many_pair),
+                             .row_tokens = (int32_t *)(void *)(memory + row_tokens)},
         };
     }
     return at;
@@ -205,7 +205,7 @@ static tg_status grow_memory(tg_device *d, tg_err *e)
     size_t rows = (size_t)z->tokens, cols = (size_t)z->cols, f = sizeof(float);
     size_t n[PIECE_COUNT] = {
         [PIECE_ARENA] = (size_t)z->arena_bytes,
-        [PIECE_A8] = tg_a8_bytes(z->tokens, z->cols, z->n_wide),
+        [PIECE_A8] = tg_a8_bytes(z->tokens, z->cols, z->n_outliers),
         [PIECE_NORMED] = rows * cols * f,
         [PIECE_PAIR] = (size_t)z->pair_floats * f,
         [PIECE_PARTIAL] = (size_t)z->partial_floats * f,
@@ -225,7 +225,8 @@ static const tg_weight_entry *find_equal_map(const tg_program *p, int32_t at)
 {
     const tg_weight_entry *x = &p->weights[at];
     for (const tg_weight_entry *w = p->weights; w < x; w++)
-        if (w->n_wide == x->n_wide && w->first_wide == x->first_wide && w->cols == x->cols)
+        if (w->n_outliers == x->n_outliers && w->first_outlier == x->first_outlier &&
+            w->cols == x->cols)
             return w;
     return NULL;
 }
@@ -235,21 +236,22 @@ static tg_step_weight *find_slot(const tg_exe *x, const tg_weight_entry *w)
     return &x->weights[(int64_t)w->layer * TG_W_COUNT + w->role];
 }
 
-/* The lists of wide groups as the maps that kernels read. */
+/* The lists of outlier groups as the maps that kernels read. */
 static tg_status make_maps(tg_exe *x, tg_err *e)
 {
     const tg_program *p = x->program;
     int64_t n = 0;
     for (int32_t i = 0; i < p->n_weights; i++)
-        if (p->weights[i].n_wide && !find_equal_map(p, i)) n += tg_a8_n_groups(p->weights[i].cols);
+        if (p->weights[i].n_outliers && !find_equal_map(p, i))
+            n += tg_a8_n_groups(p->weights[i].cols);
     x->maps = TG_NEW_ARRAY(int16_t, TG_MAX(n, 1));
-    if (!x->maps) return tg_fail_nomem(e, (size_t)n * sizeof *x->maps, "maps of wide groups");
+    if (!x->maps) return tg_fail_nomem(e, (size_t)n * sizeof *x->maps, "maps of outlier groups");
     n = 0;
     for (int32_t i = 0; i < p->n_weights; i++) {
         const tg_weight_entry *w = &p->weights[i], *equal = find_equal_map(p, i);
-        if (w->n_wide == 0) continue;
-        if (!equal) tg_a8_map(x->maps + n, w->cols, p->wide + w->first_wide, w->n_wide);
-        find_slot(x, w)->wide = equal ? find_slot(x, equal)->wide : x->maps + n;
+        if (w->n_outliers == 0) continue;
+        if (!equal) tg_a8_map(x->maps + n, w->cols, p->outliers + w->first_outlier, w->n_outliers);
+        find_slot(x, w)->outliers = equal ? find_slot(x, equal)->outliers : x->maps + n;
         if (!equal) n += tg_a8_n_groups(w->cols);
     }
     return TG_OK;
@@ -277,15 +279,15 @@ static tg_status resolve_weights(tg_exe *x, const void *weights, tg_err *e)
 
 /* How the plan runs in blocks of tokens, if it has enough of them; else *memory, which the caller
  * frees, is NULL. */
-static tg_status find_blocks(tg_many *out, void **memory, tg_step_sizes *z, const tg_plan *plan,
-                             tg_err *e)
+static tg_status find_blocks(tg_token_blocks *out, void **memory, tg_step_sizes *z,
+                             const tg_plan *plan, tg_err *e)
 {
     *memory = NULL;
-    if (plan->bucket.tokens <= TG_STEP_FEW_TOKENS) return TG_OK;
-    size_t bytes = tg_many_bytes(plan);
+    if (plan->bucket.tokens <= TG_STEP_GEMV_TOKENS) return TG_OK;
+    size_t bytes = tg_token_blocks_bytes(plan);
     *memory = tg_mem_new(bytes);
     if (!*memory) return tg_fail_nomem(e, bytes, "a loaded plan");
-    if (tg_many_find(out, plan, *memory)) {
+    if (tg_token_blocks_find(out, plan, *memory)) {
         z->block_bytes = TG_MAX(z->block_bytes, out->block_bytes);
         return TG_OK;
     }
@@ -305,10 +307,10 @@ static tg_status cpu_load(tg_exe **out, tg_device *d, const tg_program *p, const
     x->plan = plan;
     tg_io_find(&x->io, p, plan);
     tg_step_measure(&d->sizes, p, plan);
-    tg_status s = find_blocks(&x->many, &x->many_memory, &d->sizes, plan, e);
-    if (s == TG_OK && !x->many_memory && plan->bucket.tokens > TG_STEP_FEW_TOKENS)
+    tg_status s = find_blocks(&x->token_blocks, &x->many_memory, &d->sizes, plan, e);
+    if (s == TG_OK && !x->many_memory && plan->bucket.tokens > TG_STEP_GEMV_TOKENS)
         tg_log_note("dispatch", "the %s plan of %d tokens runs one instruction at a time",
-                    tg_kind_name((tg_kind)plan->kind), plan->bucket.tokens);
+                    tg_kind_name((tg_graph_kind)plan->kind), plan->bucket.tokens);
     if (s == TG_OK) s = grow_memory(d, e);
     if (s == TG_OK) s = resolve_weights(x, weights, e);
     if (s != TG_OK) {
@@ -329,7 +331,8 @@ typedef struct footprint {
 
 /* Bytes of the arena that a plan's values cover, together: those of a block's own are only there in
  * a step of few tokens, n_plain at most, that does not run in blocks. */
-static int64_t count_arena(const tg_plan *plan, const tg_many *many, int32_t n_plain)
+static int64_t count_arena(const tg_plan *plan, const tg_token_blocks *token_blocks,
+                           int32_t n_plain)
 {
     int64_t at = 0, sum = 0;
     /* From one end of a covered piece to the next that begins behind it; values are few. */
@@ -339,7 +342,8 @@ static int64_t count_arena(const tg_plan *plan, const tg_many *many, int32_t n_p
             const tg_plan_value *v = &plan->values[i];
             if (v->offset < 0 || v->alias != TG_NONE) continue;
             int64_t n_rows = tg_plan_n_rows(plan, v);
-            if (many && many->offsets[i] != TG_NONE) n_rows = TG_MIN(n_rows, n_plain);
+            if (token_blocks && token_blocks->offsets[i] != TG_NONE)
+                n_rows = TG_MIN(n_rows, n_plain);
             int64_t v_end = v->offset + n_rows * v->width * (int64_t)sizeof(float);
             if (v->offset <= at)
                 end = TG_MAX(end, v_end);
@@ -355,13 +359,13 @@ static int64_t count_arena(const tg_plan *plan, const tg_many *many, int32_t n_p
 static tg_status measure_plan(footprint *f, tg_step_sizes *z, const tg_program *p,
                               const tg_plan *plan, int32_t n_threads, tg_err *e)
 {
-    tg_many many;
+    tg_token_blocks token_blocks;
     void *memory;
     tg_step_measure(z, p, plan);
-    TG_TRY(find_blocks(&many, &memory, z, plan, e));
+    TG_TRY(find_blocks(&token_blocks, &memory, z, plan, e));
     int32_t n_plain = plan->bucket.tokens;
-    if (memory) n_plain = TG_MIN(n_plain, tg_many_most_plain(n_threads));
-    int64_t arena_bytes = count_arena(plan, memory ? &many : NULL, n_plain);
+    if (memory) n_plain = TG_MIN(n_plain, tg_token_blocks_most_plain(n_threads));
+    int64_t arena_bytes = count_arena(plan, memory ? &token_blocks : NULL, n_plain);
     f->arena_bytes = TG_MAX(f->arena_bytes, arena_bytes);
     f->rows = TG_MAX(f->rows, TG_MAX(n_plain, plan->bucket.outs));
     tg_mem_free(memory);
@@ -380,7 +384,7 @@ static tg_status cpu_measure(int64_t *out, const tg_program *p, const void *opti
     for (int32_t i = 0; i < p->n_plans; i++)
         TG_TRY(measure_plan(&f, &z, p, &p->plans[i], n_threads, e));
     int64_t row_floats = z.cols + z.pair_row_floats;
-    *out = f.arena_bytes + (int64_t)tg_a8_bytes(f.rows, z.cols, z.n_wide) +
+    *out = f.arena_bytes + (int64_t)tg_a8_bytes(f.rows, z.cols, z.n_outliers) +
            (f.rows * row_floats + z.partial_floats) * (int64_t)sizeof(float) +
            (int64_t)place_privates(NULL, &z, n_threads, NULL);
     return TG_OK;
@@ -464,7 +468,7 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .watch_context = d->watch_context,
         .show = d->show,
         .show_context = d->show_context,
-        .many = x->many_memory ? &x->many : NULL,
+        .token_blocks = x->many_memory ? &x->token_blocks : NULL,
     };
     s->shared = (tg_step_shared){
         .arena = d->pieces[PIECE_ARENA].memory,

@@ -27,9 +27,10 @@ tg_cpu_info tg_cpu_device_get_info(const tg_device *d);
 /* What one operation has cost since the profile began, for one kind of step (profile.h says how it
  * is counted). */
 typedef struct tg_cpu_cost {
-    int32_t kind, op, role; /* tg_kind, tg_op; tg_weight_role of its first matrix or TG_NONE */
-    int64_t n_steps;        /* of that kind */
-    int64_t n_tokens;       /* in them */
+    int32_t kind, op,
+        role;         /* tg_graph_kind, tg_op; tg_weight_role of its first matrix or TG_NONE */
+    int64_t n_steps;  /* of that kind */
+    int64_t n_tokens; /* in them */
     int64_t n_calls, ns, n_bytes, n_products;
 } tg_cpu_cost;
 

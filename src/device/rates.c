@@ -53,9 +53,9 @@ static void read_part(void *arg, int32_t thread)
 static void multiply(void *arg, int32_t thread)
 {
     job *j = arg;
-    uint8_t u[TG_YARD_BYTES];
+    uint8_t u[TG_PEAK_BYTES];
     int8_t s[64];
-    for (int32_t i = 0; i < TG_YARD_BYTES; i++)
+    for (int32_t i = 0; i < TG_PEAK_BYTES; i++)
         u[i] = (uint8_t)(i * 7 % 16);
     for (int32_t i = 0; i < 64; i++)
         s[i] = (int8_t)(i * 37 % 256 - 128);
@@ -105,7 +105,7 @@ static double measure_products(job *j, bool is_ref)
     int32_t n_threads = tg_team_n_threads(j->team);
     j->n_passes = is_ref ? PRODUCT_ROUNDS / 100 : PRODUCT_ROUNDS;
     tg_team_run(j->team, multiply, j);
-    return (double)TG_YARD_BYTES * j->n_passes * n_threads / ((double)j->ns / 1e9);
+    return (double)TG_PEAK_BYTES * j->n_passes * n_threads / ((double)j->ns / 1e9);
 }
 
 void tg_rates_measure(tg_cpu_rates *out, tg_team *team, const tg_kernels *k, const void *memory,

@@ -3,8 +3,8 @@
 #include "device/step.h"
 
 #include "base/mem.h"
-#include "device/many.h"
 #include "device/profile.h"
+#include "device/token_blocks.h"
 
 #include <string.h>
 
@@ -29,8 +29,8 @@ float *tg_step_value(const tg_step *s, int32_t value, int64_t *stride)
     }
     TG_ASSERT(v->offset >= 0);
     if (!s->is_block) return (float *)(void *)(s->shared.arena + v->offset);
-    int64_t local = s->many->offsets[value];
-    if (local != TG_NONE) return (float *)(void *)(s->privates->many.values + local);
+    int64_t local = s->token_blocks->offsets[value];
+    if (local != TG_NONE) return (float *)(void *)(s->privates->token_blocks.values + local);
     return (float *)(void *)(s->shared.arena + v->offset) + s->first_token * *stride;
 }
 
@@ -101,7 +101,7 @@ static void aim_ahead(const tg_step *s, const tg_instr *x, int32_t layer, int32_
 }
 
 /* All threads have come here before any goes on. A block has one. */
-static void meet(tg_step *s, int32_t thread)
+static void barrier(tg_step *s, int32_t thread)
 {
     if (!s->is_block) tg_team_barrier(s->team, thread);
 }
@@ -137,7 +137,7 @@ static void prepare_rows(const tg_step *s, const input *in, const norm *n, float
 }
 
 /* What the quantized matrices among n roles want of their input; top is 0 where there are none.
- * All that read one input list the same wide groups. */
+ * All that read one input list the same outlier groups. */
 static tg_a8_kind get_kind(const tg_step *s, const int32_t *roles, int32_t n, int32_t layer)
 {
     tg_a8_kind kind = {0};
@@ -145,8 +145,8 @@ static tg_a8_kind get_kind(const tg_step *s, const int32_t *roles, int32_t n, in
         const tg_step_weight *w = get_weight(s, roles[i], layer);
         if (!w->entry || !tg_layout_rows[w->entry->layout].is_quantized) continue;
         int32_t top = tg_a8_top((tg_layout)w->entry->layout);
-        kind.wide = w->wide;
-        kind.n_wide = w->entry->n_wide;
+        kind.outliers = w->outliers;
+        kind.n_outliers = w->entry->n_outliers;
         kind.top = kind.top ? TG_MIN(kind.top, top) : top;
     }
     kind.has_pairs = s->has_pairs && kind.top < TG_A8_TOP;
@@ -165,7 +165,7 @@ static input prepare(tg_step *s, int32_t id, norm n, tg_a8_kind kind, int32_t th
     if (in.n_rows < TG_PAIR_TOKENS) kind.has_pairs = false;
 
     bool is_few =
-        in.n_rows < TG_STEP_SHARED_ROWS || (s->n_threads == 1 && in.n_rows <= TG_STEP_FEW_TOKENS);
+        in.n_rows < TG_STEP_SHARED_ROWS || (s->n_threads == 1 && in.n_rows <= TG_STEP_GEMV_TOKENS);
     float *normed = is_few ? mine->normed : s->shared.normed;
     /* The memory serves inputs of every width: each thread lays it out for this one, all alike. */
     tg_a8_place(&mine->a8, is_few ? mine->a8_memory : s->shared.a8_memory, TG_MAX(in.n_rows, 1),
@@ -179,7 +179,7 @@ static input prepare(tg_step *s, int32_t id, norm n, tg_a8_kind kind, int32_t th
         in.stride = in.n_cols;
     }
     in.a8 = &mine->a8;
-    if (!is_few) meet(s, thread);
+    if (!is_few) barrier(s, thread);
     return in;
 }
 
@@ -289,7 +289,7 @@ static void run_layer_norm(tg_step *s, const tg_instr *x, int32_t layer, int32_t
                                s->plan->values[x->out].width, x->attrs.eps);
 }
 
-/* Scale and cap: row by row, over a copy where the result has a place of its own. */
+/* Scale and softcap: row by row, over a copy where the result has a place of its own. */
 static void run_each(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     (void)layer;
@@ -304,7 +304,7 @@ static void run_each(tg_step *s, const tg_instr *x, int32_t layer, int32_t threa
         if (x->op == TG_OP_SCALE)
             s->kernels->scale(y, width, x->attrs.scale);
         else
-            s->kernels->cap(y, width, x->attrs.cap);
+            s->kernels->softcap(y, width, x->attrs.softcap);
     }
 }
 
@@ -422,7 +422,7 @@ static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t
     /* A thread's rows of gate and up are the same: what it multiplies it also combines. */
     int64_t begin, end;
     tg_step_share(s, thread, n_tiles_of(g), &begin, &end);
-    if (in.n_rows > TG_STEP_FEW_TOKENS) {
+    if (in.n_rows > TG_STEP_GEMV_TOKENS) {
         run_glu_tiles(s, x, &in, gu, layer, thread, begin, end);
         return;
     }
@@ -512,7 +512,7 @@ static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     p[0].y = tg_step_value(s, x->out, &p[0].y_stride);
     multiply_qkv(s, &in, p, layer, thread);
     aim_ahead(s, x, layer, thread);
-    meet(s, thread); /* tiles do not end where heads do */
+    barrier(s, thread); /* tiles do not end where heads do */
 
     const float *q_norm = get_vector(s, x, TG_SLOT_QKV_Q_NORM, layer);
     const float *k_norm = get_vector(s, x, TG_SLOT_QKV_K_NORM, layer);
@@ -653,7 +653,7 @@ static tg_step_fn *const handlers[TG_OP_COUNT] = {
     [TG_OP_NORM_ADD] = run_norm_add,
     [TG_OP_LAYER_NORM] = run_layer_norm,
     [TG_OP_SCALE] = run_each,
-    [TG_OP_CAP] = run_each,
+    [TG_OP_SOFTCAP] = run_each,
 };
 
 void tg_step_handle(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
@@ -701,8 +701,8 @@ void tg_step_run(tg_step *s, int32_t thread)
     uint32_t fp = tg_fp_begin();
     tg_mem_lock_begin();
     if (s->profile && thread == 0) tg_profile_begin(s->profile, s);
-    if (tg_many_is_worth(s))
-        tg_many_run(s, thread);
+    if (tg_token_blocks_is_worth(s))
+        tg_token_blocks_run(s, thread);
     else
         run_plan(s, thread);
     tg_mem_lock_end();
@@ -717,7 +717,7 @@ void tg_step_measure(tg_step_sizes *z, const tg_program *p, const tg_plan *plan)
     z->tokens = TG_MAX(z->tokens, TG_MAX(b->tokens, b->outs));
     z->n_vocab = TG_MAX(z->n_vocab, p->n_vocab);
     for (int32_t i = 0; i < p->n_weights; i++)
-        z->n_wide = TG_MAX(z->n_wide, p->weights[i].n_wide);
+        z->n_outliers = TG_MAX(z->n_outliers, p->weights[i].n_outliers);
     for (int32_t i = 0; i < plan->n_values; i++)
         if (plan->values[i].offset >= 0) z->cols = TG_MAX(z->cols, plan->values[i].width);
     for (int32_t i = 0; i < plan->n_instrs; i++) {
@@ -731,7 +731,7 @@ void tg_step_measure(tg_step_sizes *z, const tg_program *p, const tg_plan *plan)
             pair = (int64_t)b->tokens * 2 *
                    (int64_t)tg_align_up((size_t)plan->values[x->out].width, TG_TILE_ROWS);
         if (x->op == TG_OP_ATTENTION)
-            partial = (int64_t)TG_MIN(b->tokens, TG_STEP_FEW_TOKENS) * a->n_heads * b->pages *
+            partial = (int64_t)TG_MIN(b->tokens, TG_STEP_GEMV_TOKENS) * a->n_heads * b->pages *
                       (a->head_dim + 2);
         z->pair_floats = TG_MAX(z->pair_floats, pair);
         z->pair_row_floats = TG_MAX(z->pair_row_floats, pair / b->tokens);

@@ -13,7 +13,7 @@
 
 /* Up to this many tokens every thread normalises and quantizes all inputs of a matrix by itself
  * into memory of its own: 0.1-0.6 us a row, cheaper than sharing the work and meeting once more. */
-enum { TG_STEP_FEW_TOKENS = 8 };
+enum { TG_STEP_GEMV_TOKENS = 8 };
 
 /* Threads share the rows of an input from this many on: then a meeting is cheaper. */
 enum { TG_STEP_SHARED_ROWS = 4 };
@@ -23,17 +23,17 @@ typedef struct tg_step_private {
     const uint8_t *ahead; /* of its next weights, what is not yet asked for */
     size_t ahead_bytes;
     void *matmul, *attend, *sample; /* scratch of those kernels */
-    void *a8_memory;                /* TG_STEP_FEW_TOKENS rows of the widest input, quantized */
+    void *a8_memory;                /* TG_STEP_GEMV_TOKENS rows of the widest input, quantized */
     tg_a8 a8;                       /* of the running instruction, in private or shared memory */
     float *normed;                  /* the same rows in float32 */
     float *queries;                 /* attention: as the KV type wants them, of a set or all */
     float *running;                 /* attention: o of TG_ATTEND_MAX_QUERIES queries, merged */
-    struct {                        /* a block of tokens (many.h) */
+    struct {                        /* a block of tokens (token_blocks.h) */
         char *values;               /* those that no other block or stretch sees */
         void *a8_memory;            /* as in tg_step_shared, for a block's rows */
         float *normed, *pair;
         int32_t *row_tokens; /* [rows + 1] */
-    } many;
+    } token_blocks;
 } tg_step_private;
 
 /* Memory that all threads share, for values no plan speaks of. Sized for the largest plan
@@ -50,7 +50,7 @@ typedef struct tg_step_shared {
 typedef struct tg_step_weight {
     const tg_weight_entry *entry; /* NULL: absent */
     const uint8_t *data;
-    const int16_t *wide; /* map of its input's wide groups (kernel.h), NULL: none */
+    const int16_t *outliers; /* map of its input's outlier groups (kernel.h), NULL: none */
 } tg_step_weight;
 
 struct tg_profile; /* profile.h */
@@ -75,8 +75,9 @@ typedef struct tg_step {
     void *watch_context;
     tg_cpu_show_fn *show; /* NULL: nobody looks at results */
     void *show_context;
-    const struct tg_many *many; /* NULL: the plan does not run in blocks of tokens */
-    bool is_block;              /* this is one of them, its tokens those from first_token on */
+    const struct tg_token_blocks
+        *token_blocks; /* NULL: the plan does not run in blocks of tokens */
+    bool is_block;     /* this is one of them, its tokens those from first_token on */
     int32_t first_token;
     /* Of the input image. */
     tg_step_counts counts;
@@ -101,7 +102,7 @@ void tg_step_share(const tg_step *s, int32_t thread, int64_t n, int64_t *begin, 
 /* Asks for a little more of the thread's next weights, so that memory works on while glue and
  * attention compute. */
 void tg_step_ahead(const tg_step *s, int32_t thread);
-/* Rows that a value has in this step: true tokens, or wanted rows. */
+/* Rows that a value has in this step: true tokens, or output rows. */
 int32_t tg_step_n_rows(const tg_step *s, int32_t value);
 /* Row 0 of a value, and the distance between rows in floats. */
 float *tg_step_value(const tg_step *s, int32_t value, int64_t *stride);
@@ -116,7 +117,7 @@ typedef struct tg_step_sizes {
     int64_t rows;            /* of a step */
     int64_t pair_row_floats; /* of pair, for one token */
     int64_t block_bytes;     /* of a block's own values: raised by the caller */
-    int32_t n_vocab, head_dim, n_wide, n_heads;
+    int32_t n_vocab, head_dim, n_outliers, n_heads;
 } tg_step_sizes;
 
 void tg_step_measure(tg_step_sizes *sizes, const tg_program *p, const tg_plan *plan);

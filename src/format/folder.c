@@ -260,7 +260,7 @@ static tg_status find_weight_files(tg_checkpoint *c, weight_files *w, const char
 /* ---- tensors */
 
 /* Does the index put this tensor into this file? Without an index every tensor counts. */
-static bool is_wanted(const weight_files *w, const tg_tensor *t, const char *file)
+static bool is_output_row(const weight_files *w, const tg_tensor *t, const char *file)
 {
     if (!w->map) return true;
     const char *listed = json_string_value(json_object_get(w->map, t->name.ptr));
@@ -298,7 +298,7 @@ static tg_status merge_tensors(tg_checkpoint *c, const weight_files *w, const tg
     for (int32_t i = 0; i < w->n; i++) {
         for (int32_t j = 0; j < files[i].n_tensors; j++) {
             const tg_tensor *t = &files[i].tensors[j];
-            if (is_wanted(w, t, w->names[i])) {
+            if (is_output_row(w, t, w->names[i])) {
                 c->tensors[c->n_tensors++] = *t;
             } else if (n_unlisted++ == 0) {
                 unlisted = t;

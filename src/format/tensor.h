@@ -17,11 +17,12 @@ typedef struct tg_tensor {
     tg_dtype dtype;
     int32_t n_dims;            /* 0: a scalar */
     int64_t dims[TG_MAX_DIMS]; /* each >= 0; unused ones are 0 */
-    const void *data;          /* into the mapping, of any alignment; NULL: see `shipped` */
+    const void *data;          /* into the mapping, of any alignment; NULL: see `prequant` */
     size_t n_bytes;
     const char *file; /* for messages */
-    /* Set where rows are made of several tensors (shipped.h): row 0 is its row first_row. */
-    const struct tg_shipped *shipped;
+    /* Set where rows are made of several tensors (prequant_matrix.h): row 0 is its row
+     * first_row. */
+    const struct tg_prequant_matrix *prequant;
     int64_t first_row;
 } tg_tensor;
 

@@ -10,9 +10,9 @@
 
 struct tg_build {
     tg_graph *g;
-    tg_err err;      /* the first mistake */
-    tg_block *block; /* where nodes go; NULL between layers and after the output */
-    int32_t n_begun; /* layers begun so far */
+    tg_err err;            /* the first mistake */
+    tg_graph_block *block; /* where nodes go; NULL between layers and after the output */
+    int32_t n_begun;       /* layers begun so far */
     int32_t n_ended;
     int32_t stream; /* the value that the next layer, or the tail, takes */
     int32_t first;  /* values of the current block are from here on */
@@ -134,7 +134,7 @@ static tg_value emit(tg_build *b, tg_node n)
     n.out = info.width ? tg_graph_add_value(b->g, info) : TG_NONE;
     if (info.width && n.out == TG_NONE) return fail_memory(b);
 
-    tg_block *block = b->block;
+    tg_graph_block *block = b->block;
     if (block->n_nodes == block->room) {
         tg_node *more = TG_ARENA_ARRAY(&b->g->arena, tg_node, 2 * block->room + 16);
         if (!more) return fail_memory(b);
@@ -177,8 +177,8 @@ tg_value tg_build_layer_begin(tg_build *b, int32_t layer, tg_value x)
                 layer, TG_MAX_BODIES);
         return (tg_value){TG_NONE};
     }
-    tg_block *body = &g->bodies[g->n_bodies];
-    *body = (tg_block){.in = b->stream, .out = TG_NONE};
+    tg_graph_block *body = &g->bodies[g->n_bodies];
+    *body = (tg_graph_block){.in = b->stream, .out = TG_NONE};
     b->block = body;
     b->first = b->stream;
     b->n_begun++;
@@ -199,7 +199,7 @@ static bool is_same_node(const tg_node *a, const tg_node *b, int32_t shift)
 
 /* Equal up to value numbering. Values are numbered in the order of building, so equal bodies differ
  * by one constant. */
-static bool is_same_body(const tg_block *a, const tg_block *b)
+static bool is_same_body(const tg_graph_block *a, const tg_graph_block *b)
 {
     int32_t shift = b->in - a->in;
     if (a->n_nodes != b->n_nodes || a->out + shift != b->out) return false;
@@ -219,7 +219,7 @@ tg_value tg_build_layer_end(tg_build *b, tg_value x)
     if (info.width != in->width || info.dim != in->dim || info.type != in->type)
         return fail_value(b, "a layer must give back a value like the one it took");
 
-    tg_block *body = &g->bodies[g->n_bodies];
+    tg_graph_block *body = &g->bodies[g->n_bodies];
     body->out = x.id;
     int32_t k = 0;
     while (k < g->n_bodies && !is_same_body(&g->bodies[k], body))
@@ -240,7 +240,7 @@ tg_value tg_build_layer_end(tg_build *b, tg_value x)
     return (tg_value){b->stream};
 }
 
-void tg_build_output(tg_build *b, tg_value x, tg_weight_role head, float scale, float cap)
+void tg_build_output(tg_build *b, tg_value x, tg_weight_role head, float scale, float softcap)
 {
     if (is_failed(b)) return;
     if (b->block != &b->g->tail) {
@@ -249,9 +249,9 @@ void tg_build_output(tg_build *b, tg_value x, tg_weight_role head, float scale, 
     }
     tg_value rows = emit(b, tg_node_of(TG_OP_ROWS, x.id, TG_NONE));
     tg_value logits = tg_build_scale(b, tg_build_matmul(b, rows, head, TG_W_COUNT), scale);
-    if (cap != 0) {
-        tg_node n = tg_node_of(TG_OP_CAP, logits.id, TG_NONE);
-        n.attrs.cap = cap;
+    if (softcap != 0) {
+        tg_node n = tg_node_of(TG_OP_SOFTCAP, logits.id, TG_NONE);
+        n.attrs.softcap = softcap;
         logits = emit(b, n);
     }
     tg_value ids = emit(b, tg_node_of(TG_OP_SAMPLE, logits.id, TG_NONE));
@@ -338,7 +338,7 @@ tg_value tg_build_attention(tg_build *b, tg_value q, const tg_attention *a)
     n.attrs.n_kv_heads = a->n_kv_heads;
     n.attrs.head_dim = a->head_dim;
     n.attrs.scale = a->scale;
-    n.attrs.cap = a->cap;
+    n.attrs.softcap = a->softcap;
     n.attrs.window = a->window;
     return emit(b, n);
 }

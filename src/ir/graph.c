@@ -21,7 +21,7 @@ int32_t tg_graph_n_blocks(const tg_graph *g)
     return g->n_bodies + 2;
 }
 
-tg_block *tg_graph_get_block(tg_graph *g, int32_t i)
+tg_graph_block *tg_graph_get_block(tg_graph *g, int32_t i)
 {
     TG_ASSERT(i >= 0 && i <= g->n_bodies + 1);
     if (i == 0) return &g->head;
@@ -29,7 +29,7 @@ tg_block *tg_graph_get_block(tg_graph *g, int32_t i)
 }
 
 /* The same for readers. */
-static const tg_block *find_block(const tg_graph *g, int32_t i)
+static const tg_graph_block *find_block(const tg_graph *g, int32_t i)
 {
     if (i == 0) return &g->head;
     return i <= g->n_bodies ? &g->bodies[i - 1] : &g->tail;
@@ -49,7 +49,7 @@ int32_t tg_graph_add_value(tg_graph *g, tg_value_info info)
     return g->n_values++;
 }
 
-bool tg_graph_set_nodes(tg_graph *g, tg_block *b, const tg_node *nodes, int32_t n_nodes)
+bool tg_graph_set_nodes(tg_graph *g, tg_graph_block *b, const tg_node *nodes, int32_t n_nodes)
 {
     if (n_nodes > b->room) {
         tg_node *more = TG_ARENA_ARRAY(&g->arena, tg_node, n_nodes);
@@ -103,8 +103,8 @@ static tg_status check_node(const tg_graph *g, const tg_node *n, int32_t layer, 
 
 /* Indices in range, inputs defined before they are read and in the same block, every value defined
  * once in the whole graph. owner[v] is the mark of the block that defines v, 0 for none yet. */
-static tg_status check_order(const tg_graph *g, const tg_block *b, int32_t *owner, int32_t mark,
-                             tg_err *e)
+static tg_status check_order(const tg_graph *g, const tg_graph_block *b, int32_t *owner,
+                             int32_t mark, tg_err *e)
 {
     if (b->in < 0 || b->in >= g->n_values || owner[b->in] != 0)
         return tg_fail(e, TG_E_CORRUPT, "the block has no input of its own");
@@ -133,7 +133,7 @@ static tg_status check_order(const tg_graph *g, const tg_block *b, int32_t *owne
     return TG_OK;
 }
 
-static tg_status check_block(const tg_graph *g, const tg_block *b, int32_t layer, tg_err *e)
+static tg_status check_block(const tg_graph *g, const tg_graph_block *b, int32_t layer, tg_err *e)
 {
     for (int32_t i = 0; i < b->n_nodes; i++) {
         tg_status s = check_node(g, &b->nodes[i], layer, e);
@@ -159,7 +159,7 @@ static tg_status check_stream(const tg_graph *g, tg_err *e)
         if (g->layer_body[l] < 0 || g->layer_body[l] >= g->n_bodies)
             return tg_fail(e, TG_E_CORRUPT, "layer %d calls body %d of %d", l, g->layer_body[l],
                            g->n_bodies);
-        const tg_block *b = &g->bodies[g->layer_body[l]];
+        const tg_graph_block *b = &g->bodies[g->layer_body[l]];
         if (!is_same_kind(&g->values[b->in], given))
             return tg_fail(e, TG_E_CORRUPT, "layer %d does not take the residual stream", l);
         given = &g->values[b->out];
@@ -202,7 +202,7 @@ static void print_kind(const tg_value_info *v, tg_buf *out)
 }
 
 /* The number of a value within its block: its input is 0, results follow in order. */
-static int32_t number_of(const tg_block *b, int32_t value)
+static int32_t number_of(const tg_graph_block *b, int32_t value)
 {
     if (value == b->in) return 0;
     int32_t number = 0;
@@ -213,7 +213,7 @@ static int32_t number_of(const tg_block *b, int32_t value)
     return TG_NONE;
 }
 
-static void print_node(const tg_graph *g, const tg_block *b, const tg_node *n, tg_buf *out)
+static void print_node(const tg_graph *g, const tg_graph_block *b, const tg_node *n, tg_buf *out)
 {
     const tg_op_row *row = tg_op_get(n->op);
     tg_buf_add_cstr(out, "  ");
@@ -230,7 +230,7 @@ static void print_node(const tg_graph *g, const tg_block *b, const tg_node *n, t
     tg_buf_add_byte(out, '\n');
 }
 
-static void print_block(const tg_graph *g, const tg_block *b, tg_buf *out)
+static void print_block(const tg_graph *g, const tg_graph_block *b, tg_buf *out)
 {
     tg_buf_add_cstr(out, " x0 ");
     print_kind(&g->values[b->in], out);

@@ -4,11 +4,11 @@
  * A graph is a head (before the layers), distinct layer bodies, the order in which layers call
  * bodies, and a tail. A body is stored once: when a layer ends, its nodes are compared with the
  * bodies so far, and an equal one is called again with the layer's own weights. A body has one
- * input and one output, the residual stream; that of the last layer may give its wanted rows, which
+ * input and one output, the residual stream; that of the last layer may give its output rows, which
  * the tail then takes. Models write one sequence: no batch, no buckets, no
  * ranks.
  *
- * Values are 2-D: [tokens or wanted rows, width]. The number of tokens is symbolic here (TG_DIM_T,
+ * Values are 2-D: [tokens or output rows, width]. The number of tokens is symbolic here (TG_DIM_T,
  * TG_DIM_R) and becomes a number when a plan is specialised.
  *
  * The builder is sticky: the first mistake is kept, dummies are handed out, and tg_build_finish
@@ -48,11 +48,11 @@ tg_node tg_node_of(tg_op op, int32_t in0, int32_t in1);
 
 /* A straight list of nodes. Its input is value `in` (the tokens for the head, the residual stream
  * for the others), its result value `out` (the sampled ids for the tail). */
-typedef struct tg_block {
+typedef struct tg_graph_block {
     tg_node *nodes; /* grows; arena of the graph */
     int32_t n_nodes, room;
     int32_t in, out;
-} tg_block;
+} tg_graph_block;
 
 /* The shape of a weight, by role and layer. */
 typedef struct tg_weight_shape {
@@ -66,8 +66,8 @@ typedef struct tg_graph {
     tg_arena arena;
     tg_value_info *values;
     int32_t n_values, values_room;
-    tg_block head, tail;
-    tg_block bodies[TG_MAX_BODIES];
+    tg_graph_block head, tail;
+    tg_graph_block bodies[TG_MAX_BODIES];
     int32_t n_bodies;
     int32_t n_layers;
     int32_t *layer_body;           /* [n_layers] */
@@ -80,11 +80,11 @@ const tg_weight_shape *tg_graph_find_shape(const tg_graph *g, tg_weight_role rol
 /* The block's number for loops over all of them: 0 head, 1 .. n_bodies bodies, n_bodies + 1 tail.
  * */
 int32_t tg_graph_n_blocks(const tg_graph *g);
-tg_block *tg_graph_get_block(tg_graph *g, int32_t i);
+tg_graph_block *tg_graph_get_block(tg_graph *g, int32_t i);
 
 /* For passes: a value of that kind; nodes of a block made anew. TG_NONE, false: no memory. */
 int32_t tg_graph_add_value(tg_graph *g, tg_value_info info);
-bool tg_graph_set_nodes(tg_graph *g, tg_block *b, const tg_node *nodes, int32_t n_nodes);
+bool tg_graph_set_nodes(tg_graph *g, tg_graph_block *b, const tg_node *nodes, int32_t n_nodes);
 
 void tg_graph_free(tg_graph *g); /* accepts NULL */
 
@@ -134,15 +134,15 @@ void tg_build_kv_write(tg_build *b, tg_value k, tg_value v, int32_t n_kv_heads, 
 typedef struct tg_attention {
     int32_t n_heads, n_kv_heads, head_dim;
     float scale;
-    float cap;      /* of the scores; 0: none */
+    float softcap;  /* of the scores; 0: none */
     int32_t window; /* 0: all */
 } tg_attention;
 
 tg_value tg_build_attention(tg_build *b, tg_value q, const tg_attention *a);
 tg_value tg_build_glu(tg_build *b, tg_value gate, tg_value up, int32_t act);
 tg_value tg_build_add(tg_build *b, tg_value residual, tg_value y);
-/* The wanted rows, their logits by `head` times `scale`, capped after that (0: not), and the
+/* The output rows, their logits by `head` times `scale`, capped after that (0: not), and the
  * sampler: ends the graph. */
-void tg_build_output(tg_build *b, tg_value x, tg_weight_role head, float scale, float cap);
+void tg_build_output(tg_build *b, tg_value x, tg_weight_role head, float scale, float softcap);
 
 #endif

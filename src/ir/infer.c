@@ -123,7 +123,7 @@ static tg_status check_tokens(const tg_infer *x, tg_err *e)
 static tg_status check_pair(const tg_infer *x, tg_err *e)
 {
     if (x->in[0].dim != x->in[1].dim)
-        return fail(x, e, "one input counts tokens, the other wanted rows");
+        return fail(x, e, "one input counts tokens, the other output rows");
     if (x->in[0].width == x->in[1].width) return TG_OK;
     return fail(x, e, "the inputs are %d and %d wide", x->in[0].width, x->in[1].width);
 }
@@ -139,12 +139,13 @@ static tg_status infer_scale(const tg_infer *x, tg_err *e)
     return isfinite(x->attrs->scale) ? TG_OK : fail(x, e, "the scale is not a finite number");
 }
 
-static tg_status infer_cap(const tg_infer *x, tg_err *e)
+static tg_status infer_softcap(const tg_infer *x, tg_err *e)
 {
-    float cap = x->attrs->cap;
-    return isfinite(cap) && cap > 0
+    float softcap = x->attrs->softcap;
+    return isfinite(softcap) && softcap > 0
                ? TG_OK
-               : fail(x, e, "the cap is %g; it must be a finite number above 0", (double)cap);
+               : fail(x, e, "the softcap is %g; it must be a finite number above 0",
+                      (double)softcap);
 }
 
 static tg_status infer_embed(const tg_infer *x, tg_value_info *out, tg_err *e)
@@ -204,7 +205,7 @@ static tg_status infer_attention(const tg_infer *x, tg_err *e)
     TG_TRY(check_heads(x, x->attrs->n_heads, x->in[0].width, "q", e));
     if (x->attrs->window < 0) return fail(x, e, "the window is %d; 0 means none", x->attrs->window);
     TG_TRY(infer_scale(x, e));
-    if (x->attrs->cap != 0) TG_TRY(infer_cap(x, e));
+    if (x->attrs->softcap != 0) TG_TRY(infer_softcap(x, e));
     return check_grouping(x, e);
 }
 
@@ -260,7 +261,7 @@ static tg_status infer_rows(const tg_infer *x, tg_value_info *out, tg_err *e)
 
 static tg_status infer_sample(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
-    if (x->in[0].dim != TG_DIM_R) return fail(x, e, "the logits must be those of wanted rows");
+    if (x->in[0].dim != TG_DIM_R) return fail(x, e, "the logits must be those of output rows");
     *out = (tg_value_info){TG_TYPE_I32, TG_DIM_R, 1};
     return TG_OK;
 }
@@ -325,7 +326,7 @@ tg_status tg_infer_value(tg_value_info *out, const tg_infer *x, tg_err *e)
     case TG_OP_NORM_ADD: return infer_norm_add(x, e);
     case TG_OP_LAYER_NORM: return infer_layer_norm(x, e);
     case TG_OP_SCALE: return infer_scale(x, e);
-    case TG_OP_CAP: return infer_cap(x, e);
+    case TG_OP_SOFTCAP: return infer_softcap(x, e);
     case TG_OP_COUNT: break;
     }
     return fail(x, e, "the operation has no shape rule");

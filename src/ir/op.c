@@ -75,7 +75,8 @@ bool tg_op_sees_other_tokens(tg_op op)
 bool tg_op_can_be_in_place(tg_op op)
 {
     return tg_op_is_always_in_place(op) || op == TG_OP_ADD || op == TG_OP_ROPE || op == TG_OP_GLU ||
-           op == TG_OP_RMS_NORM || op == TG_OP_LAYER_NORM || op == TG_OP_SCALE || op == TG_OP_CAP;
+           op == TG_OP_RMS_NORM || op == TG_OP_LAYER_NORM || op == TG_OP_SCALE ||
+           op == TG_OP_SOFTCAP;
 }
 
 const char *tg_weight_role_name(tg_weight_role role)
@@ -140,7 +141,7 @@ void tg_attrs_print(const tg_attrs *a, tg_op op, tg_buf *out)
 {
     print_float("eps", a->eps, out);
     print_float("scale", a->scale, out);
-    print_float("cap", a->cap, out);
+    print_float("softcap", a->softcap, out);
     print_int("n_heads", a->n_heads, out);
     print_int("n_kv_heads", a->n_kv_heads, out);
     print_int("head_dim", a->head_dim, out);

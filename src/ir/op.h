@@ -81,7 +81,7 @@ enum {
 typedef struct tg_attrs {
     float eps;       /* norms and every op with a norm slot */
     float scale;     /* embed, scale: factor; attention: of the scores */
-    float cap;       /* cap; attention: of the scaled scores, 0: none */
+    float softcap;   /* softcap; attention: of the scaled scores, 0: none */
     int32_t n_heads; /* query heads */
     int32_t n_kv_heads;
     int32_t head_dim;

@@ -23,8 +23,8 @@ static void print_plan_line(const tg_program *p, const tg_plan *x, tg_buf *out)
     tg_io io;
     tg_io_find(&io, p, x);
     tg_buf_printf(out, "plan %-9s %5d tokens, %d rows, %d logits rows, %d pages: step ",
-                  tg_kind_name((tg_kind)x->kind), x->bucket.tokens, x->bucket.rows, x->bucket.outs,
-                  x->bucket.pages);
+                  tg_kind_name((tg_graph_kind)x->kind), x->bucket.tokens, x->bucket.rows,
+                  x->bucket.outs, x->bucket.pages);
     tg_buf_add_size(out, x->arena_bytes);
     tg_buf_add_cstr(out, ", inputs ");
     tg_buf_add_size(out, (int64_t)io.in_bytes);
@@ -33,11 +33,11 @@ static void print_plan_line(const tg_program *p, const tg_plan *x, tg_buf *out)
     tg_buf_add_byte(out, '\n');
 }
 
-/* What the wide groups of a token step are and cost; nothing where there are none. */
-static void print_wide(const tg_program *p, tg_buf *out)
+/* What the outlier groups of a token step are and cost; nothing where there are none. */
+static void print_outliers(const tg_program *p, tg_buf *out)
 {
     const tg_plan *x = tg_program_find_plan(p, TG_KIND_TOKEN, 1, 1, 1, 1);
-    int64_t n_wide = 0, n_groups = 0;
+    int64_t n_outliers = 0, n_groups = 0;
     double more = 0, macs = 0; /* multiply-adds */
     for (int32_t s = 0; x && s < x->n_segments; s++) {
         const tg_segment *seg = &x->segments[s];
@@ -46,7 +46,7 @@ static void print_wide(const tg_program *p, tg_buf *out)
             int32_t layer = seg->n_layers ? x->layer_refs[seg->first_layer + i / seg->n_instrs] : 0;
             const tg_weight_entry *first = tg_program_find_quantized(p, n, layer);
             if (!first || n->op == TG_OP_EMBED) continue;
-            n_wide += first->n_wide;
+            n_outliers += first->n_outliers;
             n_groups += tg_div_up(first->cols, TG_GROUP_COLS);
             for (int32_t k = 0; k < TG_MAX_WEIGHTS; k++) {
                 const tg_weight_entry *w =
@@ -55,15 +55,15 @@ static void print_wide(const tg_program *p, tg_buf *out)
                         : tg_program_find_weight(p, (tg_weight_role)n->weights[k], layer);
                 if (!w || w->is_plain) continue;
                 macs += (double)w->rows * (double)w->cols;
-                more += (double)w->rows * (double)w->n_wide * TG_GROUP_COLS;
+                more += (double)w->rows * (double)w->n_outliers * TG_GROUP_COLS;
             }
         }
     }
-    if (n_wide)
+    if (n_outliers)
         tg_buf_printf(out,
                       "%" PRId64 " of %" PRId64
                       " input groups in two planes: %.1f %% more multiply-adds\n",
-                      n_wide, n_groups, 100 * more / macs);
+                      n_outliers, n_groups, 100 * more / macs);
 }
 
 void tg_program_print(const tg_program *p, tg_buf *out)
@@ -73,7 +73,7 @@ void tg_program_print(const tg_program *p, tg_buf *out)
     tg_buf_printf(out, "%d rows of %d positions, speculation %d, activations %s\n", p->batch,
                   p->max_length, p->speculation,
                   p->activations == TG_ACTIVATIONS_INT16 ? "int16" : "int8");
-    print_wide(p, out);
+    print_outliers(p, out);
     tg_buf_printf(out, "%d weights: ", p->n_weights);
     tg_buf_add_size(out, p->weights_bytes);
     tg_buf_add_byte(out, '\n');

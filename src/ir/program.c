@@ -19,10 +19,10 @@ typedef struct header {
     int32_t version, n_plans;
     int64_t block_bytes;
     int32_t n_vocab, n_embed_rows, width, max_length, batch, speculation, activations, kv_type;
-    int32_t n_layers, n_weights, n_kv_groups, n_wide;
+    int32_t n_layers, n_weights, n_kv_groups, n_outliers;
     int64_t weights_bytes;
     tg_kv_group kv_groups[TG_MAX_KV_GROUPS];
-    int64_t layers_at, weights_at, wide_at, plans_at;
+    int64_t layers_at, weights_at, outliers_at, plans_at;
 } header;
 
 typedef struct plan_record {
@@ -42,7 +42,7 @@ _Static_assert(sizeof(tg_plan_value) == 24 && sizeof(tg_segment) == 16, "format 
 _Static_assert(sizeof(tg_instr) == 4 * (2 + TG_MAX_INPUTS + TG_MAX_WEIGHTS) + sizeof(tg_attrs),
                "tg_instr has holes");
 
-const char *tg_kind_name(tg_kind k)
+const char *tg_kind_name(tg_graph_kind k)
 {
     static const char *const names[TG_KIND_COUNT] = {"context", "token", "speculate"};
     TG_ASSERT((int)k >= 0 && k < TG_KIND_COUNT);
@@ -78,7 +78,7 @@ static header header_of(const tg_program *p)
         .n_layers = p->n_layers,
         .n_weights = p->n_weights,
         .n_kv_groups = p->n_kv_groups,
-        .n_wide = p->n_wide,
+        .n_outliers = p->n_outliers,
         .weights_bytes = p->weights_bytes,
     };
     memcpy(h.magic, magic, sizeof magic);
@@ -93,7 +93,7 @@ tg_status tg_program_print_block(const tg_program *p, tg_buf *out, tg_err *e)
     tg_buf_add(out, &h, sizeof h);
     add_array(out, start, p->layers, p->n_layers, sizeof *p->layers, &h.layers_at);
     add_array(out, start, p->weights, p->n_weights, sizeof *p->weights, &h.weights_at);
-    add_array(out, start, p->wide, p->n_wide, sizeof *p->wide, &h.wide_at);
+    add_array(out, start, p->outliers, p->n_outliers, sizeof *p->outliers, &h.outliers_at);
 
     /* The records come before their arrays, and are filled in once the arrays have a place. */
     plan_record r = {0};
@@ -209,7 +209,7 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
         .n_layers = h.n_layers,
         .n_weights = h.n_weights,
         .n_kv_groups = h.n_kv_groups,
-        .n_wide = h.n_wide,
+        .n_outliers = h.n_outliers,
         .n_plans = h.n_plans,
         .weights_bytes = h.weights_bytes,
     };
@@ -217,7 +217,8 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
     const void *layers, *weights, *wide, *records;
     TG_TRY(get_array(&r, h.layers_at, h.n_layers, sizeof *p.layers, "layers", &layers, e));
     TG_TRY(get_array(&r, h.weights_at, h.n_weights, sizeof *p.weights, "weights", &weights, e));
-    TG_TRY(get_array(&r, h.wide_at, h.n_wide, sizeof *p.wide, "wide groups", &wide, e));
+    TG_TRY(
+        get_array(&r, h.outliers_at, h.n_outliers, sizeof *p.outliers, "outlier groups", &wide, e));
     TG_TRY(get_array(&r, h.plans_at, h.n_plans, sizeof(plan_record), "plans", &records, e));
     tg_plan *plans = TG_ARENA_ARRAY(arena, tg_plan, h.n_plans);
     if (!plans) return tg_fail_nomem(e, sizeof *plans * (size_t)h.n_plans, "the table of plans");
@@ -228,7 +229,7 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
     }
     p.layers = layers;
     p.weights = weights;
-    p.wide = wide;
+    p.outliers = wide;
     p.plans = plans;
     TG_TRY(tg_program_check(&p, e));
     *out = p;
@@ -324,8 +325,8 @@ const tg_weight_entry *tg_program_find_quantized(const tg_program *p, const tg_i
     return NULL;
 }
 
-const tg_plan *tg_program_find_plan(const tg_program *p, tg_kind kind, int32_t rows, int32_t tokens,
-                                    int32_t outs, int32_t pages)
+const tg_plan *tg_program_find_plan(const tg_program *p, tg_graph_kind kind, int32_t rows,
+                                    int32_t tokens, int32_t outs, int32_t pages)
 {
     for (int32_t i = 0; i < p->n_plans; i++) {
         const tg_bucket *b = &p->plans[i].bucket;
@@ -336,7 +337,7 @@ const tg_plan *tg_program_find_plan(const tg_program *p, tg_kind kind, int32_t r
     return NULL;
 }
 
-int32_t tg_program_max_tokens(const tg_program *p, tg_kind kind)
+int32_t tg_program_max_tokens(const tg_program *p, tg_graph_kind kind)
 {
     int32_t most = 0;
     for (int32_t i = 0; i < p->n_plans; i++)

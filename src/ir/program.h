@@ -30,14 +30,14 @@ enum {
 };
 
 /* The three graphs. */
-typedef enum tg_kind {
+typedef enum tg_graph_kind {
     TG_KIND_CONTEXT,   /* prompt tokens of any rows, from any start position */
     TG_KIND_TOKEN,     /* one token a row */
     TG_KIND_SPECULATE, /* the last token and K drafts a row */
     TG_KIND_COUNT
-} tg_kind;
+} tg_graph_kind;
 
-const char *tg_kind_name(tg_kind k); /* "context", "token", "speculate" */
+const char *tg_kind_name(tg_graph_kind k); /* "context", "token", "speculate" */
 
 /* Bounds of one plan. */
 typedef struct tg_bucket {
@@ -61,7 +61,7 @@ typedef struct tg_weight_entry {
     int64_t rows, cols;
     int64_t offset; /* 64-byte aligned */
     int64_t tile_stride;
-    int32_t first_wide, n_wide; /* into the program's `wide`; 0, 0 for floats */
+    int32_t first_outlier, n_outliers; /* into the program's `outliers`; 0, 0 for floats */
 } tg_weight_entry;
 
 /* Layers with equal window and head shape share pools and block tables.
@@ -127,7 +127,7 @@ typedef struct tg_segment {
 } tg_segment;
 
 typedef struct tg_plan {
-    int32_t kind; /* tg_kind */
+    int32_t kind; /* tg_graph_kind */
     tg_bucket bucket;
     int32_t n_values, n_instrs, n_segments, n_layer_refs;
     int64_t arena_bytes;
@@ -138,7 +138,7 @@ typedef struct tg_plan {
     const int32_t *layer_refs;
 } tg_plan;
 
-/* Precision of the inputs of quantized matrices: int8 has few wide groups or none, in int16 all
+/* Precision of the inputs of quantized matrices: int8 has few outlier groups or none, in int16 all
  * are. */
 typedef enum tg_activations { TG_ACTIVATIONS_INT8, TG_ACTIVATIONS_INT16 } tg_activations;
 
@@ -152,11 +152,11 @@ typedef struct tg_program {
     int32_t activations;  /* tg_activations */
     int32_t kv_type;      /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16, 2 bf16, 3 q8, 4 q16 */
     int32_t n_layers, n_weights, n_kv_groups, n_plans;
-    int32_t n_wide;        /* entries of `wide` */
+    int32_t n_outliers;    /* entries of `outliers` */
     int64_t weights_bytes; /* size of the weight file */
     tg_kv_group kv_groups[TG_MAX_KV_GROUPS];
     const tg_layer *layers;         /* [n_layers] */
-    const int32_t *wide;            /* [n_wide] lists of wide groups, equal ones once */
+    const int32_t *outliers;        /* [n_outliers] lists of outlier groups, equal ones once */
     const tg_weight_entry *weights; /* [n_weights], sorted by (role, layer) */
     const tg_plan *plans;           /* [n_plans], by kind, then by size */
 } tg_program;
@@ -186,10 +186,10 @@ const tg_weight_entry *tg_program_find_quantized(const tg_program *p, const tg_i
 /* Bytes of a tile that are read: what tile_stride is at least. */
 int64_t tg_weight_tile_bytes(const tg_weight_entry *w);
 /* The smallest plan of a kind that holds the counts, or NULL. */
-const tg_plan *tg_program_find_plan(const tg_program *p, tg_kind kind, int32_t rows, int32_t tokens,
-                                    int32_t outs, int32_t pages);
+const tg_plan *tg_program_find_plan(const tg_program *p, tg_graph_kind kind, int32_t rows,
+                                    int32_t tokens, int32_t outs, int32_t pages);
 /* The largest token count of a kind's buckets, 0 when it has none. */
-int32_t tg_program_max_tokens(const tg_program *p, tg_kind kind);
+int32_t tg_program_max_tokens(const tg_program *p, tg_graph_kind kind);
 
 /* Readable text: the memory plan (for --dry-run and inspect), and one plan. */
 void tg_program_print(const tg_program *p, tg_buf *out);

@@ -87,25 +87,28 @@ static tg_status check_weight(const tg_program *p, const tg_weight_entry *w, tg_
     return TG_OK;
 }
 
-/* The list of a weight's wide groups. A device counts them in an int16. */
-static tg_status check_wide(const tg_program *p, const tg_weight_entry *w, tg_err *e)
+/* The list of a weight's outlier groups. A device counts them in an int16. */
+static tg_status check_outliers(const tg_program *p, const tg_weight_entry *w, tg_err *e)
 {
     bool is_quantized = !w->is_plain && tg_layout_rows[w->layout].is_quantized;
     int64_t n_groups = tg_div_up(w->cols, TG_GROUP_COLS);
     int64_t most = is_quantized ? TG_MIN(n_groups, (int64_t)INT16_MAX) : 0;
     const char *name = tg_weight_role_name((tg_weight_role)w->role);
-    if (!is_in(w->n_wide, 0, most) || !is_in(w->first_wide, 0, p->n_wide - w->n_wide))
-        return tg_fail(e, TG_E_CORRUPT,
-                       "weight '%s' of layer %d has %d wide groups from entry %d; at most %" PRId64
-                       " of the table's %d are possible",
-                       name, w->layer, w->n_wide, w->first_wide, most, p->n_wide);
-    for (int32_t i = 0; i < w->n_wide; i++) {
-        const int32_t *g = p->wide + w->first_wide + i;
+    if (!is_in(w->n_outliers, 0, most) ||
+        !is_in(w->first_outlier, 0, p->n_outliers - w->n_outliers))
+        return tg_fail(
+            e, TG_E_CORRUPT,
+            "weight '%s' of layer %d has %d outlier groups from entry %d; at most %" PRId64
+            " of the table's %d are possible",
+            name, w->layer, w->n_outliers, w->first_outlier, most, p->n_outliers);
+    for (int32_t i = 0; i < w->n_outliers; i++) {
+        const int32_t *g = p->outliers + w->first_outlier + i;
         if (!is_in(*g, i > 0 ? (int64_t)g[-1] + 1 : 0, n_groups - 1))
-            return tg_fail(e, TG_E_CORRUPT,
-                           "weight '%s' of layer %d: wide group %d is %d, which is out of order or "
-                           "beyond the %" PRId64 " groups",
-                           name, w->layer, i, *g, n_groups);
+            return tg_fail(
+                e, TG_E_CORRUPT,
+                "weight '%s' of layer %d: outlier group %d is %d, which is out of order or "
+                "beyond the %" PRId64 " groups",
+                name, w->layer, i, *g, n_groups);
     }
     return TG_OK;
 }
@@ -115,7 +118,7 @@ static tg_status check_weights(const tg_program *p, tg_err *e)
     for (int32_t i = 0; i < p->n_weights; i++) {
         const tg_weight_entry *w = &p->weights[i];
         TG_TRY(check_weight(p, w, e));
-        TG_TRY(check_wide(p, w, e));
+        TG_TRY(check_outliers(p, w, e));
         if (i > 0 && (w->role < w[-1].role || (w->role == w[-1].role && w->layer <= w[-1].layer)))
             return tg_fail(e, TG_E_CORRUPT, "weights %d and %d are not in order", i - 1, i);
     }
@@ -223,7 +226,7 @@ static bool overlap(const tg_plan *x, const tg_plan_value *a, const tg_plan_valu
 /* May change logits where they lie. */
 static bool is_over_logits(int32_t op)
 {
-    return op == TG_OP_SCALE || op == TG_OP_CAP;
+    return op == TG_OP_SCALE || op == TG_OP_SOFTCAP;
 }
 
 /* Where inputs and result lie: the step's own buffers are for the ops that know them, and a result
@@ -285,9 +288,10 @@ static tg_status check_lists(const tg_program *p, const tg_instr *n, int32_t lay
         if (n->weights[i] == TG_NONE || row->slots[i].is_plain) continue;
         const tg_weight_entry *w = tg_program_find_weight(p, (tg_weight_role)n->weights[i], layer);
         if (!w || !tg_layout_rows[w->layout].is_quantized) continue;
-        if (w->n_wide == first->n_wide &&
-            (w->n_wide == 0 || memcmp(p->wide + w->first_wide, p->wide + first->first_wide,
-                                      (size_t)w->n_wide * sizeof *p->wide) == 0))
+        if (w->n_outliers == first->n_outliers &&
+            (w->n_outliers == 0 ||
+             memcmp(p->outliers + w->first_outlier, p->outliers + first->first_outlier,
+                    (size_t)w->n_outliers * sizeof *p->outliers) == 0))
             continue;
         return tg_fail(e, TG_E_CORRUPT,
                        "%s: weights '%s' and '%s' of layer %d read one input and list other wide "
@@ -405,7 +409,7 @@ static tg_status check_order(const tg_program *p, tg_err *e)
     }
     for (int k = 0; k < TG_KIND_COUNT; k++)
         if (!is_there[k] && (k != TG_KIND_SPECULATE || p->speculation > 0))
-            return tg_fail(e, TG_E_CORRUPT, "there is no %s plan", tg_kind_name((tg_kind)k));
+            return tg_fail(e, TG_E_CORRUPT, "there is no %s plan", tg_kind_name((tg_graph_kind)k));
     return TG_OK;
 }
 

@@ -390,7 +390,8 @@ static tg_jval do_map(tg_jrun *r, tg_jval v, const tg_jargs *a)
 }
 
 /* select, reject, and the same by an attribute. */
-static tg_jval choose(tg_jrun *r, tg_jval v, const tg_jargs *a, bool is_wanted, bool by_attribute)
+static tg_jval choose(tg_jrun *r, tg_jval v, const tg_jargs *a, bool is_output_row,
+                      bool by_attribute)
 {
     tg_jwalk w;
     tg_jval item, out = tg_jlist_new(r, TG_J_LIST, 0), path = {.kind = TG_J_MISSING};
@@ -413,7 +414,7 @@ static tg_jval choose(tg_jrun *r, tg_jval v, const tg_jargs *a, bool is_wanted, 
     while (tg_jwalk_next(r, &w, &item)) {
         tg_jval x = get_path(r, item, path, (tg_jval){.kind = TG_J_MISSING});
         if (f) x = tg_jrun_apply(r, f, "test", x, &raw);
-        if (tg_jval_is_true(r, x) == is_wanted) tg_jlist_add(r, out, item);
+        if (tg_jval_is_true(r, x) == is_output_row) tg_jlist_add(r, out, item);
     }
     return generator(r, out);
 }

@@ -50,7 +50,7 @@ static void quantize(const tg_a8 *out, const float *x, int32_t n)
 {
     int64_t n_groups = out->padded / 32;
     for (int64_t g = 0; g < n_groups; g++) {
-        int place = out->wide ? out->wide[g] : -1;
+        int place = out->outliers ? out->outliers[g] : -1;
         bool is_wide = place >= 0;
         __m256 v[4];
         __m256i q[4], h[4];
@@ -138,7 +138,7 @@ static void scale(float *y, int32_t n, float factor)
         tg_store8(y + i, n - i, _mm256_mul_ps(tg_load8(y + i, n - i), f));
 }
 
-static void cap(float *y, int32_t n, float c)
+static void softcap(float *y, int32_t n, float c)
 {
     const __m256 by = _mm256_set1_ps(c), one = _mm256_set1_ps(1.0f), two = _mm256_set1_ps(2.0f);
     for (int32_t i = 0; i < n; i += 8) {
@@ -200,7 +200,7 @@ void tg_kernels_fill_avx2(tg_kernels *k)
     k->rms_norm = rms_norm;
     k->layer_norm = layer_norm;
     k->scale = scale;
-    k->cap = cap;
+    k->softcap = softcap;
     k->rope = rope;
     k->glu[TG_ACT_SILU] = glu_silu;
     k->glu[TG_ACT_GELU_TANH] = glu_gelu_tanh;

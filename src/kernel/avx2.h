@@ -13,12 +13,12 @@
 extern tg_matmul_fn *const tg_avx2_matmul[TG_LAYOUT_COUNT],
     *const tg_avx2_vnni_matmul[TG_LAYOUT_COUNT];
 tg_matmul_fn tg_avx2_matmul_f32, tg_avx2_matmul_f16, tg_avx2_matmul_bf16;
-/* How the sums of many tokens are formed (avx2_many.h). */
-typedef struct tg_many_sums tg_many_sums;
-extern const tg_many_sums tg_avx2_many_sums, tg_avx2_vnni_sums;
+/* How the sums of many tokens are formed (avx2_gemm.h). */
+typedef struct tg_gemm_sums tg_gemm_sums;
+extern const tg_gemm_sums tg_avx2_many_sums, tg_avx2_vnni_sums;
 /* A quantized matrix with many tokens; false, and nothing done, when the row is so long that the
  * scratch does not hold what a few tokens bring to it. */
-bool tg_avx2_matmul_many(const tg_matmul *m, tg_layout l, const tg_many_sums *sums);
+bool tg_avx2_matmul_gemm(const tg_matmul *m, tg_layout l, const tg_gemm_sums *sums);
 tg_attend_fn tg_avx2_attend_f32, tg_avx2_attend_f16, tg_avx2_attend_bf16, tg_avx2_attend_q8,
     tg_avx2_attend_q16;
 tg_kv_query_fn tg_avx2_kv_query_bf16, tg_avx2_kv_query_q8, tg_avx2_kv_query_q16;

@@ -44,7 +44,7 @@ typedef struct tg_pass_memory tg_pass_memory;
 typedef struct tg_pass {
     const void *k, *v;
     int64_t dim;
-    float scale, cap;
+    float scale, softcap;
     bool is_more; /* merge into m, l, o */
     const float *const *q;
     float *m, *l, *o;
@@ -181,9 +181,9 @@ TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r
 }
 
 /* Contract 15. */
-TG_INLINE tg_v16 tg_pass_cap(tg_v16 s, float cap)
+TG_INLINE tg_v16 tg_pass_cap(tg_v16 s, float softcap)
 {
-    tg_v16 c = tg_v16_set(cap), one = tg_v16_set(1), two = tg_v16_set(2);
+    tg_v16 c = tg_v16_set(softcap), one = tg_v16_set(1), two = tg_v16_set(2);
     tg_v16 e = tg_v16_exp(tg_v16_mul(two, tg_v16_div(s, c)));
     return tg_v16_mul(c, tg_v16_sub(one, tg_v16_div(two, tg_v16_add(one, e))));
 }
@@ -210,15 +210,15 @@ TG_INLINE void tg_pass_find_top(const tg_pass *x, tg_kv_type type, int32_t j, in
                                 bool is_edge)
 {
     float *p = x->p + j * TG_PAGE_TOKENS;
-    float scale = type == TG_KV_Q8 ? x->scale * 0x1p-5f : x->scale, cap = x->cap;
+    float scale = type == TG_KV_Q8 ? x->scale * 0x1p-5f : x->scale, softcap = x->softcap;
     int32_t first = x->first[j], last = x->last[j];
     tg_v16 top = tg_v16_set(-INFINITY);
     TG_UNROLL
     for (int r = 0; r < regs; r++) { /* max(new, old): new > old ? new : old */
         tg_v16 s = tg_v16_load(p + 16 * r, 16);
         if (!tg_pass_is_scaled(type)) s = tg_v16_mul(tg_v16_set(scale), s);
-        if (cap > 0) s = tg_pass_cap(s, cap);
-        if (!tg_pass_is_scaled(type) || cap > 0) tg_v16_store(p + 16 * r, 16, s);
+        if (softcap > 0) s = tg_pass_cap(s, softcap);
+        if (!tg_pass_is_scaled(type) || softcap > 0) tg_v16_store(p + 16 * r, 16, s);
         if (is_edge) s = tg_v16_select(tg_m16_range(first, last, 16 * r), s, tg_v16_set(-INFINITY));
         top = tg_v16_max(s, top);
     }
@@ -465,7 +465,7 @@ TG_INLINE void tg_pass_place(tg_pass *x, const tg_attend *a, int32_t i, int most
                    .v = a->v,
                    .dim = a->head_dim,
                    .scale = a->scale,
-                   .cap = a->cap,
+                   .softcap = a->softcap,
                    .is_more = a->is_more,
                    .q = a->q + i,
                    .m = a->m + i,

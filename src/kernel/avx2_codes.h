@@ -42,7 +42,8 @@ TG_INLINE void tg_store_rows(const tg_matmul *m, int32_t tile, int half, int32_t
 /* The second plane of group g of a row, NULL where the group is narrow. */
 TG_INLINE const int8_t *tg_a8_low(const tg_a8 *row, int64_t g)
 {
-    return row->wide && row->wide[g] >= 0 ? row->lo + TG_GROUP_COLS * row->wide[g] : NULL;
+    return row->outliers && row->outliers[g] >= 0 ? row->lo + TG_GROUP_COLS * row->outliers[g]
+                                                  : NULL;
 }
 
 /* Four bytes in every lane. */
@@ -86,7 +87,7 @@ TG_INLINE __m256i tg_shift_right(__m256i x, int n)
 /* Operand v (0..7) of group g of a part, rows 8 half .. 8 half + 7, as unsigned bytes. */
 TG_INLINE __m256i tg_load_operand(tg_layout l, const uint8_t *part, int g, int v, int half)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     const __m256i low = _mm256_set1_epi8(15), pair = _mm256_set1_epi8(f->nibbles >= 0 ? 0x30 : 3);
     const uint8_t *p = part + 32 * half;
     __m256i w = _mm256_setzero_si256();
@@ -120,7 +121,7 @@ TG_INLINE __m256 tg_load_u8(const uint8_t *p)
 /* D, and M (or -dmin where minima are per sixteenth), of contract 6. */
 TG_INLINE __m256 tg_load_d(tg_layout l, const uint8_t *head, const uint8_t *part, int g, int half)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     int at = 16 * g + 8 * half;
     if (l == TG_LAYOUT_Q8_F)
         return _mm256_loadu_ps((const float *)(const void *)(part + f->d) + at);
@@ -131,7 +132,7 @@ TG_INLINE __m256 tg_load_d(tg_layout l, const uint8_t *head, const uint8_t *part
 
 TG_INLINE __m256 tg_load_m(tg_layout l, const uint8_t *head, const uint8_t *part, int g, int half)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     int at = 16 * g + 8 * half;
     if (!f->is_k) return tg_load_f16x8(part + f->m + 2 * at);
     __m256 m = _mm256_xor_ps(tg_load_f16x8(head + 32 + 16 * half), _mm256_set1_ps(-0.0f));

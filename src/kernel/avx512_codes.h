@@ -13,12 +13,12 @@
 enum {
     TG_AVX512_OPERANDS = 8,         /* of 4 columns: one group */
     TG_AVX512_TOKENS = 8,           /* that share a pass over a tile */
-    TG_AVX512_MANY = TG_PAIR_TOKENS /* from so many on there are no sets of less than 5 */
+    TG_AVX512_GEMM = TG_PAIR_TOKENS /* from so many on there are no sets of less than 5 */
 };
 
-/* avx512_many.c: TG_AVX512_MANY tokens or more, of at most TG_AVX512_MANY_COLS columns. */
-enum { TG_AVX512_MANY_COLS = 1 << 17 };
-void tg_avx512_matmul_many(const tg_matmul *m, tg_layout l);
+/* avx512_gemm.c: TG_AVX512_GEMM tokens or more, of at most TG_AVX512_GEMM_COLS columns. */
+enum { TG_AVX512_GEMM_COLS = 1 << 17 };
+void tg_avx512_matmul_gemm(const tg_matmul *m, tg_layout l);
 
 /* ---- weights and activations */
 
@@ -38,7 +38,7 @@ TG_INLINE __m512i tg_shift_right(__m512i x, int n)
 /* Operand v of group g (0, 1) of a part as unsigned bytes. */
 TG_INLINE __m512i tg_load_operand(tg_layout l, const uint8_t *part, int g, int v)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     const __m512i low = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(f->nibbles >= 0 ? 0x30 : 3);
     __m512i w = _mm512_setzero_si512();
     if (f->bytes >= 0)
@@ -77,7 +77,7 @@ TG_INLINE __m512i tg_load_u8(const uint8_t *p)
 /* D of contract 6 for group g. */
 TG_INLINE __m512 tg_load_d(tg_layout l, const uint8_t *head, const uint8_t *part, int g)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     if (l == TG_LAYOUT_Q8_F) return _mm512_loadu_ps(part + f->d + 64 * g);
     if (!f->is_k) return tg_load_f16(part + f->d + 32 * g);
     __m512 d = tg_load_f16(head);
@@ -88,7 +88,7 @@ TG_INLINE __m512 tg_load_d(tg_layout l, const uint8_t *head, const uint8_t *part
 /* M, or -dmin where minima are per sixteenth. */
 TG_INLINE __m512 tg_load_m(tg_layout l, const uint8_t *head, const uint8_t *part, int g)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     if (!f->is_k) return tg_load_f16(part + f->m + 32 * g);
     __m512 m = _mm512_xor_ps(tg_load_f16(head + 32), _mm512_set1_ps(-0.0f));
     if (f->is_per16) return m;
@@ -98,7 +98,7 @@ TG_INLINE __m512 tg_load_m(tg_layout l, const uint8_t *head, const uint8_t *part
 /* The integer scale of sixteenth i of a part, as a float, and the integer minimum. */
 TG_INLINE __m512 tg_load_sc(tg_layout l, const uint8_t *part, int i)
 {
-    const uint8_t *p = part + tg_forms[l].sc + 16 * i;
+    const uint8_t *p = part + tg_layout_forms[l].sc + 16 * i;
     __m128i b = _mm_loadu_si128((const __m128i *)(const void *)p);
     return _mm512_cvtepi32_ps(l == TG_LAYOUT_Q6_K ? _mm512_cvtepi8_epi32(b)
                                                   : _mm512_cvtepu8_epi32(b));
@@ -106,7 +106,7 @@ TG_INLINE __m512 tg_load_sc(tg_layout l, const uint8_t *part, int i)
 
 TG_INLINE __m512i tg_load_mn(tg_layout l, const uint8_t *part, int i)
 {
-    return tg_load_u8(part + tg_forms[l].mn + 16 * i);
+    return tg_load_u8(part + tg_layout_forms[l].mn + 16 * i);
 }
 
 /* Four codes of one token beside every row. */
@@ -162,7 +162,7 @@ TG_INLINE void tg_store_rows(const tg_target *t, int32_t token, __m512 dot)
 /* zero (a power of two) x code sum less. */
 TG_INLINE __m512i tg_subtract_zero(tg_layout l, __m512i sum, __m512i codes)
 {
-    switch (tg_forms[l].zero) {
+    switch (tg_layout_forms[l].zero) {
     case 8: return _mm512_sub_epi32(sum, _mm512_slli_epi32(codes, 3));
     case 16: return _mm512_sub_epi32(sum, _mm512_slli_epi32(codes, 4));
     case 32: return _mm512_sub_epi32(sum, _mm512_slli_epi32(codes, 5));

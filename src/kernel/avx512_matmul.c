@@ -8,7 +8,7 @@
  *
  * Few tokens are bound by memory: one sequential stream of weights, prefetched where that helps.
  * Runs of 9 to 15 take each tile in turn, so that it comes from the first-level cache after the
- * first run. More are multiplied in avx512_many.c.
+ * first run. More are multiplied in avx512_gemm.c.
  *
  * Why +0 and -0 need no care in the chains is said there too. */
 #include "kernel/avx512_codes.h"
@@ -18,7 +18,7 @@ enum {
     NEAR = 3072, /* bytes to prefetch where that helps: to the first-level cache */
     SOON = 2048, /* to the second */
     FAR = 8192,
-    MOST_RUNS = TG_AVX512_MANY / WIDTH
+    MOST_RUNS = TG_AVX512_GEMM / WIDTH
 };
 
 /* ---- activations side by side */
@@ -28,7 +28,7 @@ enum {
  * and the instructions that fetch them again crowd loads of weights out of the processor's window.
  * One token's rows are in that order as they are. */
 typedef struct rows {
-    const int16_t *wide;       /* the map, NULL where all groups are narrow */
+    const int16_t *outliers;   /* the map, NULL where all groups are narrow */
     const int8_t *codes[2];    /* hi [group][n][32], and lo [place][n][32] if there is a map */
     const float *scale, *ssum; /* [group][n] */
     const int32_t *sum, *half;
@@ -37,7 +37,7 @@ typedef struct rows {
 static size_t get_row_bytes(const tg_a8 *x)
 {
     size_t groups = (size_t)x->padded / TG_GROUP_COLS;
-    return (groups + (size_t)x->n_wide) * TG_GROUP_COLS + 4 * groups * sizeof(float);
+    return (groups + (size_t)x->n_outliers) * TG_GROUP_COLS + 4 * groups * sizeof(float);
 }
 
 static char *gather_codes(char *to, const int8_t *codes, int64_t n_groups, int n)
@@ -62,15 +62,15 @@ static char *gather_numbers(char *to, const void *numbers, int64_t n_groups, int
 /* Rows of n tokens from `token` on, what the layout reads of them; into n get_row_bytes at `to`. */
 static void get_rows(rows *r, char *to, tg_layout l, const tg_a8 *all, int64_t token, int n)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     const tg_a8 x = tg_a8_from(all, token);
     int64_t groups = x.padded / TG_GROUP_COLS;
-    *r = (rows){x.wide, {x.hi, x.lo}, x.scale, x.ssum, x.sum, x.half};
+    *r = (rows){x.outliers, {x.hi, x.lo}, x.scale, x.ssum, x.sum, x.half};
     if (n == 1) return;
     r->codes[0] = (const int8_t *)to;
     to = gather_codes(to, x.hi, groups, n);
     r->codes[1] = (const int8_t *)to;
-    if (x.wide) to = gather_codes(to, x.lo, x.n_wide, n);
+    if (x.outliers) to = gather_codes(to, x.lo, x.n_outliers, n);
     r->scale = (const float *)(const void *)to;
     to = gather_numbers(to, x.scale, groups, n);
     r->ssum = (const float *)(const void *)to;
@@ -86,7 +86,7 @@ static void get_rows(rows *r, char *to, tg_layout l, const tg_a8 *all, int64_t t
 /* Place of a group's second plane, -1: it has none. */
 TG_INLINE int64_t get_place(const rows *x, int64_t group)
 {
-    return x->wide ? x->wide[group] : -1;
+    return x->outliers ? x->outliers[group] : -1;
 }
 
 /* Adds operand v times n tokens' codes of a group to their sums. */
@@ -183,7 +183,7 @@ TG_INLINE void step_min(tg_layout l, const uint8_t *head, const uint8_t *part, i
     __m512 m = tg_load_m(l, head, part, g);
     for (int j = 0; j < n; j++) {
         int64_t at = group * n + j;
-        if (!tg_forms[l].is_per16) {
+        if (!tg_layout_forms[l].is_per16) {
             min[j] = _mm512_fmadd_ps(m, _mm512_set1_ps(x->ssum[at]), min[j]);
             continue;
         }
@@ -205,7 +205,7 @@ TG_INLINE void step_min(tg_layout l, const uint8_t *head, const uint8_t *part, i
  * 6 to 12 KB alike. One token and 8 bits: 2 KB into the second level is 4 % faster than none. */
 TG_INLINE int32_t get_distance(const tg_matmul *m, tg_layout l, int n)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     if (m->prefetch_bytes) return m->prefetch_bytes;
     if (n == 1 && f->bytes >= 0) return SOON;
     if (n == 1) return f->is_k || f->bits >= 0 ? NEAR : 0;
@@ -217,11 +217,12 @@ TG_INLINE int32_t get_distance(const tg_matmul *m, tg_layout l, int n)
 TG_INLINE void prefetch(int32_t to, tg_layout l, const uint8_t *head, const uint8_t *part, int g,
                         int n)
 {
-    int lines = tg_forms[l].part_bytes / 64, from = g * (lines / 2), end = g ? lines : lines / 2;
+    int lines = tg_layout_forms[l].part_bytes / 64, from = g * (lines / 2),
+        end = g ? lines : lines / 2;
     const char *p = (const char *)part + to;
-    if (tg_forms[l].is_k && g == 0 && part == head + 64) from = -1;
+    if (tg_layout_forms[l].is_k && g == 0 && part == head + 64) from = -1;
     for (int i = from; i < end; i++)
-        if (n == 1 && tg_forms[l].bytes < 0)
+        if (n == 1 && tg_layout_forms[l].bytes < 0)
             _mm_prefetch(p + 64 * i, _MM_HINT_T0);
         else
             _mm_prefetch(p + 64 * i, _MM_HINT_T1);
@@ -231,7 +232,7 @@ TG_INLINE void prefetch(int32_t to, tg_layout l, const uint8_t *head, const uint
 TG_INLINE void add_group(tg_layout l, const uint8_t *head, const uint8_t *part, int g,
                          const rows *x, int64_t group, int n, __m512 acc[2][WIDTH])
 {
-    if (tg_forms[l].is_per16)
+    if (tg_layout_forms[l].is_per16)
         step16(l, head, part, g, x, group, n, acc[0]);
     else
         step(l, head, part, g, x, group, n, acc[0]);
@@ -295,8 +296,8 @@ static void multiply_runs(const tg_matmul *m, tg_layout l, multiply_fn *const ru
 
 static void matmul(const tg_matmul *m, tg_layout l, multiply_fn *const run[WIDTH])
 {
-    if (m->n_tokens >= TG_AVX512_MANY && m->n_cols <= TG_AVX512_MANY_COLS) {
-        tg_avx512_matmul_many(m, l);
+    if (m->n_tokens >= TG_AVX512_GEMM && m->n_cols <= TG_AVX512_GEMM_COLS) {
+        tg_avx512_matmul_gemm(m, l);
         return;
     }
     /* One token needs no scratch. */

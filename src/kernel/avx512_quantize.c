@@ -137,10 +137,10 @@ static int32_t sum_ints(__m512i v, __mmask16 has_codes)
     return _mm512_mask_reduce_add_epi32(has_codes, v);
 }
 
-/* A wide group, or one whose numbers are not finite. */
+/* A outlier group, or one whose numbers are not finite. */
 static void code_one(const tg_a8 *out, int64_t g, const batch *b, const float *x, int i)
 {
-    bool is_wide = out->n_wide > 0 && out->wide[g] >= 0;
+    bool is_wide = out->n_outliers > 0 && out->outliers[g] >= 0;
     __mmask16 keep = b->is_number >> i & 1 ? 0xffff : 0;
     __m512 inv = _mm512_set1_ps(b->inv[i]);
     __m512i u = _mm512_maskz_mov_epi32(keep, to_ints(x + GROUP * i, inv));
@@ -148,7 +148,7 @@ static void code_one(const tg_a8 *out, int64_t g, const batch *b, const float *x
     int32_t first = sum_ints(u, keep), sum = first + sum_ints(v, keep);
     __m128i *hi = (__m128i *)(void *)(out->hi + GROUP * g);
     if (is_wide) { /* v - 256 hi in -128..127 is the low byte of v, read as signed */
-        __m128i *lo = (__m128i *)(void *)(out->lo + GROUP * (int64_t)out->wide[g]);
+        __m128i *lo = (__m128i *)(void *)(out->lo + GROUP * (int64_t)out->outliers[g]);
         _mm_storeu_si128(lo, _mm512_cvtepi32_epi8(u));
         _mm_storeu_si128(lo + 1, _mm512_cvtepi32_epi8(v));
     }
@@ -161,18 +161,18 @@ static void code_one(const tg_a8 *out, int64_t g, const batch *b, const float *x
 }
 
 /* Which of the n groups from `at` on are wide. */
-static __mmask16 find_wide(const tg_a8 *out, int64_t at, int n)
+static __mmask16 find_outliers(const tg_a8 *out, int64_t at, int n)
 {
-    if (out->n_wide == 0) return 0;
+    if (out->n_outliers == 0) return 0;
     __mmask16 there = tg_mask16(n);
-    __m256i place = _mm256_mask_loadu_epi16(_mm256_set1_epi16(-1), there, out->wide + at);
+    __m256i place = _mm256_mask_loadu_epi16(_mm256_set1_epi16(-1), there, out->outliers + at);
     return (__mmask16)~_mm256_movepi16_mask(place);
 }
 
 static void quantize_batch(const tg_a8 *out, int64_t at, const float *x, int n)
 {
     batch b;
-    __mmask16 wide = find_wide(out, at, n);
+    __mmask16 wide = find_outliers(out, at, n);
     scale_groups(
         &b, x, n,
         _mm512_mask_mov_ps(_mm512_set1_ps((float)out->top), wide, _mm512_set1_ps(32512.0f)));

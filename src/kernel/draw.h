@@ -112,7 +112,7 @@ typedef struct tg_sample_loops {
 
 /* The sum16 of the ids from *i on that share a block; the others of the block are dropped, so
  * +0. */
-static inline float tg_sample_few_block(const uint64_t *ids, const float *p, int32_t n, int32_t *i)
+static inline float tg_sample_top_block(const uint64_t *ids, const float *p, int32_t n, int32_t *i)
 {
     float lane[16] = {0};
     uint64_t block = ids[*i] / TG_SAMPLE_BLOCK;
@@ -122,21 +122,21 @@ static inline float tg_sample_few_block(const uint64_t *ids, const float *p, int
 }
 
 /* Mass of few ids, ascending. */
-static inline float tg_sample_few_mass(const uint64_t *ids, const float *p, int32_t n)
+static inline float tg_sample_top_mass(const uint64_t *ids, const float *p, int32_t n)
 {
     float mass = 0;
     for (int32_t i = 0; i < n;)
-        mass = mass + tg_sample_few_block(ids, p, n, &i);
+        mass = mass + tg_sample_top_block(ids, p, n, &i);
     return mass;
 }
 
 /* The draw among few ids, ascending. */
-static inline int32_t tg_sample_few_draw(const uint64_t *ids, const float *p, int32_t n, float u)
+static inline int32_t tg_sample_top_draw(const uint64_t *ids, const float *p, int32_t n, float u)
 {
-    float t = u * tg_sample_few_mass(ids, p, n), before = 0;
+    float t = u * tg_sample_top_mass(ids, p, n), before = 0;
     for (int32_t i = 0; i < n;) {
         int32_t from = i, last = -1;
-        float after = before + tg_sample_few_block(ids, p, n, &i), r = before;
+        float after = before + tg_sample_top_block(ids, p, n, &i), r = before;
         for (int32_t j = from; j < i && after > t; j++) {
             r = r + p[ids[j]];
             if (p[ids[j]] > 0) last = (int32_t)ids[j];
@@ -244,7 +244,7 @@ TG_INLINE int32_t tg_sample_fast(const tg_sample_loops *v, float *logits, int32_
         }
         tg_sample_keys_to_ids(keys, k);
         if (has_top_p) {
-            float target = s->top_p * tg_sample_few_mass(keys, x.p, k), run = 0;
+            float target = s->top_p * tg_sample_top_mass(keys, x.p, k), run = 0;
             int32_t n_kept = 0;
             for (int32_t i = 0; i < k; i++)
                 keys[i] = tg_sample_key(logits[keys[i]], (int32_t)keys[i]);
@@ -254,7 +254,7 @@ TG_INLINE int32_t tg_sample_fast(const tg_sample_loops *v, float *logits, int32_
             k = n_kept;
             tg_sample_keys_to_ids(keys, k);
         }
-        return tg_sample_few_draw(keys, x.p, k, u);
+        return tg_sample_top_draw(keys, x.p, k, u);
     }
     /* The maxima move aside: weigh puts sums where they were. */
     memcpy(x.maxima, x.block, (size_t)tg_sample_blocks(n) * sizeof *x.block);
@@ -267,7 +267,7 @@ TG_INLINE int32_t tg_sample_fast(const tg_sample_loops *v, float *logits, int32_
     int32_t n_kept = tg_sample_top_p(v, logits, n, max, s, s->top_p * mass, &x, &kept);
     if (n_kept < 0) return tg_sample_all_draw(x.p, x.block, n, u);
     tg_sample_keys_to_ids(kept, n_kept);
-    return tg_sample_few_draw(kept, x.p, n_kept, u);
+    return tg_sample_top_draw(kept, x.p, n_kept, u);
 }
 
 #endif

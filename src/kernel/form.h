@@ -10,7 +10,7 @@
 
 /* Byte offsets from the part (64 columns of 16 rows), -1 where the layout has no such piece. In K
  * layouts d and dmin stand once before the four parts. */
-typedef struct tg_form {
+typedef struct tg_layout_form {
     int16_t nibbles, bits, pairs, bytes; /* codes; bits and pairs add 16 x, or are the code alone */
     int16_t d, m;                        /* f16 per group and row (q8_f: d is float32) */
     int16_t sc, mn;                      /* K: integer scales and minima per group or sixteenth */
@@ -18,9 +18,9 @@ typedef struct tg_form {
     int16_t zero; /* subtracted from every code */
     bool is_k;    /* 4 parts behind 64 bytes of d, dmin */
     bool is_per16;
-} tg_form;
+} tg_layout_form;
 
-static const tg_form tg_forms[TG_LAYOUT_COUNT] = {
+static const tg_layout_form tg_layout_forms[TG_LAYOUT_COUNT] = {
     /*                    nibbles bits pairs bytes   d    m   sc   mn  part zero  k  per16 */
     [TG_LAYOUT_Q4_0] = {0, -1, -1, -1, 512, -1, -1, -1, 576, 8, false, false},
     [TG_LAYOUT_Q4_1] = {0, -1, -1, -1, 512, 576, -1, -1, 640, 0, false, false},
@@ -51,19 +51,19 @@ static const tg_form tg_forms[TG_LAYOUT_COUNT] = {
  * (q2_k)? */
 TG_INLINE bool tg_form_has_min(tg_layout l)
 {
-    return tg_forms[l].m >= 0 || tg_forms[l].mn >= 0;
+    return tg_layout_forms[l].m >= 0 || tg_layout_forms[l].mn >= 0;
 }
 
 TG_INLINE int tg_form_parts(tg_layout l)
 {
-    return tg_forms[l].is_k ? 4 : 1;
+    return tg_layout_forms[l].is_k ? 4 : 1;
 }
 
 /* The part that holds columns 64 i .. 64 i + 63 of a tile, and its quantum's head (K layouts). */
 TG_INLINE const uint8_t *tg_form_part(tg_layout l, const uint8_t *tile, int64_t i,
                                       const uint8_t **head)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     if (!f->is_k) {
         *head = NULL;
         return tile + i * f->part_bytes;

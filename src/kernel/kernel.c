@@ -31,19 +31,19 @@ int64_t tg_a8_n_groups(int64_t n_cols)
     return get_padded(n_cols) / TG_GROUP_COLS;
 }
 
-void tg_a8_map(int16_t *out, int64_t n_cols, const int32_t *groups, int32_t n_wide)
+void tg_a8_map(int16_t *out, int64_t n_cols, const int32_t *groups, int32_t n_outliers)
 {
     int64_t n_groups = tg_a8_n_groups(n_cols);
-    TG_ASSERT(n_wide <= INT16_MAX);
+    TG_ASSERT(n_outliers <= INT16_MAX);
     for (int64_t g = 0; g < n_groups; g++)
         out[g] = -1;
-    for (int32_t i = 0; i < n_wide; i++)
+    for (int32_t i = 0; i < n_outliers; i++)
         out[groups[i]] = (int16_t)i;
 }
 
 int32_t tg_a8_top(tg_layout l)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     if (f->nibbles < 0 || f->pairs >= 0) return TG_A8_TOP;
     return f->bits >= 0 ? 112 : 120;
 }
@@ -56,17 +56,17 @@ int32_t tg_a8_sum_pairs(const int8_t codes[TG_GROUP_COLS], int32_t top)
     return sum;
 }
 
-/* Bytes of one plane of the wide groups. */
-static size_t get_low_bytes(int64_t n_tokens, int32_t n_wide)
+/* Bytes of one plane of the outlier groups. */
+static size_t get_low_bytes(int64_t n_tokens, int32_t n_outliers)
 {
-    return tg_align_up((size_t)n_tokens * (size_t)n_wide * TG_GROUP_COLS, 64);
+    return tg_align_up((size_t)n_tokens * (size_t)n_outliers * TG_GROUP_COLS, 64);
 }
 
-size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, int32_t n_wide)
+size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, int32_t n_outliers)
 {
     size_t codes = (size_t)n_tokens * (size_t)get_padded(n_cols);
     size_t numbers = tg_align_up(codes / TG_GROUP_COLS * sizeof(float), 64);
-    return codes + get_low_bytes(n_tokens, n_wide) + 5 * numbers;
+    return codes + get_low_bytes(n_tokens, n_outliers) + 5 * numbers;
 }
 
 void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, const tg_a8_kind *kind)
@@ -77,11 +77,11 @@ void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols, con
     size_t numbers = tg_align_up(codes / TG_GROUP_COLS * sizeof(float), 64);
     out->hi = (int8_t *)p;
     p += codes;
-    if (kind->n_wide > 0) {
-        out->wide = kind->wide;
-        out->n_wide = kind->n_wide;
+    if (kind->n_outliers > 0) {
+        out->outliers = kind->outliers;
+        out->n_outliers = kind->n_outliers;
         out->lo = (int8_t *)p;
-        p += get_low_bytes(n_tokens, kind->n_wide);
+        p += get_low_bytes(n_tokens, kind->n_outliers);
     }
     out->scale = (float *)(void *)p;
     out->ssum = (float *)(void *)(p + numbers);
@@ -95,15 +95,15 @@ tg_a8 tg_a8_from(const tg_a8 *x, int64_t token)
     int64_t codes = token * x->padded, groups = codes / TG_GROUP_COLS;
     return (tg_a8){
         .hi = x->hi + codes,
-        .lo = x->lo ? x->lo + token * x->n_wide * TG_GROUP_COLS : NULL,
-        .wide = x->wide,
+        .lo = x->lo ? x->lo + token * x->n_outliers * TG_GROUP_COLS : NULL,
+        .outliers = x->outliers,
         .scale = x->scale + groups,
         .ssum = x->ssum + groups,
         .sum = x->sum + groups,
         .half = x->half + groups,
         .pair = x->pair ? x->pair + groups : NULL,
         .padded = x->padded,
-        .n_wide = x->n_wide,
+        .n_outliers = x->n_outliers,
         .top = x->top,
     };
 }

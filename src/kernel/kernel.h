@@ -29,7 +29,8 @@
  *     not finite (amax 0 or tiny) scale and codes are 0.
  *  6. matmul, quantized: for each group of 32 columns in ascending order i = exact int32 sum over
  *     the group of q_x * (q_w - zero), with per-16 integer scales multiplied in where the layout
- *     has them (i = sc0 dot0 + sc1 dot1); in wide groups i = 256 i_hi + i_lo. acc = fma((float)i, D
+ *     has them (i = sc0 dot0 + sc1 dot1); in outlier groups i = 256 i_hi + i_lo. acc =
+ * fma((float)i, D
  *     * scale, acc) with D the group's weight scale in float32 (K layouts with a scale per group: d
  *     * sc, exact) and D * scale rounded once. Layouts with a minimum keep a second chain: min =
  *     fma(M, ssum, min) with ssum = scale * (float)sum of the group's codes, rounded once, M = m or
@@ -37,7 +38,7 @@
  *     scale rounded once, S the code sums of the two sixteenths (wide: S = 256 S_hi + S_lo, here
  *     and in ssum). Both chains start at +0; the dot product is acc + min (acc alone without
  *     minimum). (float) of an int32 rounds once. Layouts with per-16 scales would overflow int32 in
- *     wide groups, so there each sixteenth is a step of its own, first then second: acc =
+ *     outlier groups, so there each sixteenth is a step of its own, first then second: acc =
  *     fma((float)dot_s * (float)sc_s, D * scale, acc), dot_s = 256 dot_hi + dot_lo, the product
  *     rounded once. All quanta of the matrix take part, the padded columns (codes and scales 0)
  *     too. Error against exact arithmetic: (n_groups + 4) 2^-24 mass (per-16 scales with wide
@@ -82,7 +83,7 @@
  *     winv = 255 / wmax; c_j = rintf(w_j * winv); o_d = (wmax / 255) * (float)(exact sum of c_j *
  *     v_code_jd over visible j). Where wmax is not finite o_d is NaN, where winv is not finite +0.
  *     Merging as in 12. Error as in 12 over the codes, and wmax / 510 * the sum of |v_code_jd|.
- * 12d. With a cap the scaled scores go through 15 before m is found.
+ * 12d. With a softcap the scaled scores go through 15 before m is found.
  * 12e. q16: codes are int16, per 64 dimensions of k and of q (the last ones may be fewer) and per
  *     head of v: scale = amax / top, inv = top / amax, code = rintf(x * inv), amax and what is not
  *     finite as in 5; top is 5792 for k and q, so that i_g, the exact sum of q_code * k_code over a
@@ -94,7 +95,7 @@
  * 14. layer_norm: m = sum16(x) / (float)n; d = x - m; r = 1 / sqrtf(s / (float)n + eps), s = sum16
  *     of squares of d; y = (d * r) * w; with bias y = y + bias. Error 2^-24 of (n / 32 + 10) times
  *     (|d| + (n / 16 + 6) 2^-24 * the mean of |x|) r |w|, and of |y|.
- * 15. cap: c * (1 - 2 / (1 + exp(2 * (x / c)))), exp as in 4, each operation rounded. Error
+ * 15. softcap: c * (1 - 2 / (1 + exp(2 * (x / c)))), exp as in 4, each operation rounded. Error
  *     c 2^-21.
  *
  * Pointers: weights and a8 codes are 64-byte aligned; rows of floats may have any 4-byte alignment.
@@ -124,25 +125,26 @@ enum {
  * borrowed. Columns from n to `padded` hold zero codes, scales and sums: whole quanta of any
  * layout, and one cache line more, which keeps the rows of a token block out of each other's
  * cache sets. Which groups are wide belongs to the matrix that reads the input, not to its values:
- * the map is the same for every row, and n_wide is 0 with `wide` and `lo` NULL where none is. */
+ * the map is the same for every row, and n_outliers is 0 with `wide` and `lo` NULL where none
+ * is. */
 typedef struct tg_a8 {
-    int8_t *hi;          /* [T][padded] codes, of a narrow group the only plane: -top..top */
-    int8_t *lo;          /* [T][32 n_wide] in -128..127: the second plane of the wide groups */
-    const int16_t *wide; /* [padded / 32] a group's place in a row of lo, -1: narrow */
-    float *scale;        /* [T][padded / 32] */
-    float *ssum;         /* [T][padded / 32] scale * code sum */
-    int32_t *sum;        /* [T][padded / 32] code sum (256 hi + lo) */
-    int32_t *half;       /* [T][padded / 32] code sum of the group's first 16 columns */
-    int32_t *pair;       /* [T][padded / 32] tg_a8_sum_pairs, or NULL: nothing is multiplied so */
-    int64_t padded;      /* columns, a multiple of 64: the stride; 1/32 of it for scale .. pair */
-    int32_t n_wide;      /* at most INT16_MAX */
-    int32_t top;         /* largest code of a narrow group */
+    int8_t *hi; /* [T][padded] codes, of a narrow group the only plane: -top..top */
+    int8_t *lo; /* [T][32 n_outliers] in -128..127: the second plane of the outlier groups */
+    const int16_t *outliers; /* [padded / 32] a group's place in a row of lo, -1: narrow */
+    float *scale;            /* [T][padded / 32] */
+    float *ssum;             /* [T][padded / 32] scale * code sum */
+    int32_t *sum;            /* [T][padded / 32] code sum (256 hi + lo) */
+    int32_t *half;           /* [T][padded / 32] code sum of the group's first 16 columns */
+    int32_t *pair;      /* [T][padded / 32] tg_a8_sum_pairs, or NULL: nothing is multiplied so */
+    int64_t padded;     /* columns, a multiple of 64: the stride; 1/32 of it for scale .. pair */
+    int32_t n_outliers; /* at most INT16_MAX */
+    int32_t top;        /* largest code of a narrow group */
 } tg_a8;
 
 /* What the matrices that read an input want of its codes. */
 typedef struct tg_a8_kind {
-    const int16_t *wide; /* as above, borrowed */
-    int32_t n_wide;
+    const int16_t *outliers; /* as above, borrowed */
+    int32_t n_outliers;
     int32_t top;    /* at most the least of tg_a8_top over their layouts, where they have pairs */
     bool has_pairs; /* whether they multiply by pairs where they can */
 } tg_a8_kind;
@@ -162,15 +164,15 @@ int32_t tg_a8_top(tg_layout l);
 int32_t tg_a8_sum_pairs(const int8_t codes[TG_GROUP_COLS], int32_t top);
 
 /* Bytes of a tg_a8 for n_tokens rows of n_cols, and its arrays laid into `memory` (64-aligned). The
- * memory needs no clearing: quantize writes whole rows. Fewer rows, columns or wide groups never
+ * memory needs no clearing: quantize writes whole rows. Fewer rows, columns or outlier groups never
  * take more bytes. */
-size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, int32_t n_wide);
+size_t tg_a8_bytes(int64_t n_tokens, int64_t n_cols, int32_t n_outliers);
 void tg_a8_place(tg_a8 *out, void *memory, int64_t n_tokens, int64_t n_cols,
                  const tg_a8_kind *kind);
-/* Entries of a map, padded / 32, and the map of an ascending list of wide groups, all below n_cols
- * / 32 rounded up. */
+/* Entries of a map, padded / 32, and the map of an ascending list of outlier groups, all below
+ * n_cols / 32 rounded up. */
 int64_t tg_a8_n_groups(int64_t n_cols);
-void tg_a8_map(int16_t *out, int64_t n_cols, const int32_t *groups, int32_t n_wide);
+void tg_a8_map(int16_t *out, int64_t n_cols, const int32_t *groups, int32_t n_outliers);
 /* The same arrays from row `token` on. */
 tg_a8 tg_a8_from(const tg_a8 *x, int64_t token);
 
@@ -249,7 +251,7 @@ typedef struct tg_attend {
     const int32_t *last;   /* last < first: none visible; m = -inf, l = 0, o = 0, unless is_more,
                               when nothing changes */
     float scale;
-    float cap;        /* 0: none */
+    float softcap;    /* 0: none */
     bool is_more;     /* m, l and o hold the blocks before: this one is merged into them */
     float *m, *l;     /* [n_queries]; m = -inf with l = 0 is empty */
     float *o;         /* [n_queries][head_dim] */
@@ -284,8 +286,9 @@ typedef void tg_kv_store_fn(void *k, void *v, int32_t slot, const float *key, co
 
 /* Chooses an id from logits[0, n_vocab), which it changes by the adjustments adjust[adjust_at ..
  * adjust_at + n_adjust): l = l + bias; if seen and repeat_penalty is on, l = l > 0 ? l / penalty
- * : l * penalty; if n_answer > 0, l = l - presence, then l = l - frequency * (float)n_answer;
- * each operation rounded. Returns -1 if then any logit is NaN or +inf, or all are -inf.
+ * : l * penalty; if n_completion > 0, l = l - presence, then l = l - frequency *
+ * (float)n_completion; each operation rounded. Returns -1 if then any logit is NaN or +inf, or all
+ * are -inf.
  *   Greedy (temperature 0): the lowest id of the largest logit.
  *   Else each id has p = exp((logit - max) / temperature) (contract 4), and a dropped id p = +0:
  *   top_k keeps the first k in the order logit descending, id ascending; min_p keeps p >= min_p
@@ -307,7 +310,7 @@ size_t tg_sample_scratch_bytes(int32_t n_vocab);
 
 typedef enum tg_act { TG_ACT_SILU, TG_ACT_GELU_TANH, TG_ACT_COUNT } tg_act;
 
-enum { TG_YARD_BYTES = 768 };
+enum { TG_PEAK_BYTES = 768 };
 
 /* What a tier offers. Filled tier by tier: later ones overwrite only what they do better. */
 typedef struct tg_kernels {
@@ -322,7 +325,7 @@ typedef struct tg_kernels {
                        float eps);
     /* y [n] *= factor, and y through 15, in place. */
     void (*scale)(float *y, int32_t n, float factor);
-    void (*cap)(float *y, int32_t n, float cap);
+    void (*softcap)(float *y, int32_t n, float softcap);
     /* Rotates the first n_rot (even) of a head in place; cos, sin [n_rot / 2]. */
     void (*rope)(float *x, const float *cos, const float *sin, int32_t n_rot);
     /* y [n] = act(gate) * up; y may be gate. */
@@ -338,7 +341,7 @@ typedef struct tg_kernels {
      * they return proves that they did it.
      * The wrapping sum of n words, a multiple of 64, at a 64-byte boundary. */
     uint64_t (*sum_words)(const uint64_t *p, int64_t n);
-    /* n_rounds times the sum of u[i] s[i mod 64] over u [TG_YARD_BYTES], modulo 2^32; u[i] < 16. */
+    /* n_rounds times the sum of u[i] s[i mod 64] over u [TG_PEAK_BYTES], modulo 2^32; u[i] < 16. */
     uint32_t (*sum_products)(const uint8_t *u, const int8_t *s, int64_t n_rounds);
 } tg_kernels;
 

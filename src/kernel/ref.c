@@ -23,7 +23,7 @@ static bool scale_group(const float *x, int n, float top, float *scale, float *i
 
 static void quantize_group(const tg_a8 *out, int64_t g, const float *x, int n)
 {
-    int place = out->wide ? out->wide[g] : -1; /* of the group in the second plane */
+    int place = out->outliers ? out->outliers[g] : -1; /* of the group in the second plane */
     bool is_wide = place >= 0;
     float scale, inv = 0;
     int32_t sum = 0, half = 0;
@@ -89,10 +89,10 @@ static void scale(float *y, int32_t n, float factor)
         y[i] = y[i] * factor;
 }
 
-static void cap(float *y, int32_t n, float c)
+static void softcap(float *y, int32_t n, float c)
 {
     for (int32_t i = 0; i < n; i++)
-        y[i] = tg_cap_ref(y[i], c);
+        y[i] = tg_softcap_ref(y[i], c);
 }
 
 static void rope(float *x, const float *cos, const float *sin, int32_t n_rot)
@@ -135,7 +135,7 @@ void tg_kernels_fill_ref(tg_kernels *k)
         .rms_norm = rms_norm,
         .layer_norm = layer_norm,
         .scale = scale,
-        .cap = cap,
+        .softcap = softcap,
         .rope = rope,
         .glu = {[TG_ACT_SILU] = glu_silu, [TG_ACT_GELU_TANH] = glu_gelu_tanh},
         .add = add,

@@ -42,9 +42,9 @@ static inline float tg_exp_ref(float x)
 }
 
 /* Contract 15. */
-static inline float tg_cap_ref(float x, float cap)
+static inline float tg_softcap_ref(float x, float softcap)
 {
-    return cap * (1.0f - 2.0f / (1.0f + tg_exp_ref(2.0f * (x / cap))));
+    return softcap * (1.0f - 2.0f / (1.0f + tg_exp_ref(2.0f * (x / softcap))));
 }
 
 /* Folds 16 lanes as contract 3 says; destroys them. */

@@ -29,7 +29,7 @@ TG_INLINE void score_block(const tg_attend *a, int query, score_fn *score, tg_kv
         lane[j] = -INFINITY;
     for (int j = a->first[query]; j <= a->last[query]; j++) {
         p[j] = scale * score(a, query, (size_t)j);
-        if (a->cap > 0) p[j] = tg_cap_ref(p[j], a->cap);
+        if (a->softcap > 0) p[j] = tg_softcap_ref(p[j], a->softcap);
         lane[j % 16] = p[j] > lane[j % 16] ? p[j] : lane[j % 16];
     }
     float m = tg_fold_max16(lane);

@@ -8,7 +8,7 @@
 #include "kernel/ref.h"
 
 /* Code of column c (0..63) of a part, zero not yet subtracted. */
-TG_INLINE int32_t load_code(const tg_form *f, const uint8_t *part, int lane, int c)
+TG_INLINE int32_t load_code(const tg_layout_form *f, const uint8_t *part, int lane, int c)
 {
     int v = c / 4, i = 4 * lane + c % 4;
     if (f->bytes >= 0) return part[f->bytes + 64 * v + i];
@@ -25,7 +25,7 @@ TG_INLINE int32_t load_code(const tg_form *f, const uint8_t *part, int lane, int
 /* w of layout.h. */
 TG_INLINE float load_weight(tg_layout l, const uint8_t *head, const uint8_t *part, int lane, int c)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     float q = (float)(load_code(f, part, lane, c) - f->zero);
     int at = c / TG_GROUP_COLS * TG_TILE_ROWS + lane;
     if (!f->is_k) {

@@ -21,7 +21,7 @@ typedef struct group {
 
 TG_INLINE void unpack_codes(tg_layout l, const uint8_t *part, int g, group *out)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     for (int v = 0; v < OPERANDS; v++) {
         int o = g * OPERANDS + v; /* operand within the part */
         int16_t *w = out->w[v];
@@ -46,7 +46,7 @@ TG_INLINE void unpack_codes(tg_layout l, const uint8_t *part, int g, group *out)
 TG_INLINE void unpack_scales(tg_layout l, const uint8_t *head, const uint8_t *part, int g,
                              group *out)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     for (size_t r = 0; r < TG_TILE_ROWS; r++) {
         size_t at = (size_t)g * TG_TILE_ROWS + r;
         if (!f->is_k) {
@@ -102,10 +102,11 @@ static void dot_planes(const group *w, const int8_t *hi, const int8_t *lo, int f
 /* One step of both chains of 16 outputs: contract 6. `x` is one token's row, g the group in it. */
 TG_INLINE void step(tg_layout l, const group *w, const tg_a8 *x, int64_t g, float *acc, float *min)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     int32_t dot[2][TG_TILE_ROWS];
     const int8_t *hi = x->hi + g * TG_GROUP_COLS;
-    const int8_t *lo = x->wide && x->wide[g] >= 0 ? x->lo + x->wide[g] * TG_GROUP_COLS : NULL;
+    const int8_t *lo =
+        x->outliers && x->outliers[g] >= 0 ? x->lo + x->outliers[g] * TG_GROUP_COLS : NULL;
     float scale = x->scale[g];
     if (!f->is_per16) {
         dot_planes(w, hi, lo, 0, OPERANDS, dot[0]);

@@ -41,9 +41,9 @@ void tg_sample_adjust_row(float *logits, const tg_sample_params *p, const tg_sam
         float l = logits[a->id] + a->bias;
         if (a->is_seen && p->repeat_penalty != 0 && p->repeat_penalty != 1)
             l = l > 0 ? l / p->repeat_penalty : l * p->repeat_penalty;
-        if (a->n_answer > 0) {
+        if (a->n_completion > 0) {
             l = l - p->presence;
-            l = l - p->frequency * (float)a->n_answer;
+            l = l - p->frequency * (float)a->n_completion;
         }
         logits[a->id] = l;
     }

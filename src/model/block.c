@@ -35,7 +35,7 @@ tg_value tg_block_attention(tg_build *b, const tg_hparams *h, int32_t layer, tg_
         .n_kv_heads = h->n_kv_heads,
         .head_dim = h->head_dim,
         .scale = h->attn_scale,
-        .cap = h->attn_cap,
+        .softcap = h->attn_softcap,
         .window = h->is_sliding[layer] ? h->window : 0,
     };
     tg_value y = tg_build_attention(b, q, &attention); /* [T, H head_dim] */
@@ -94,5 +94,5 @@ void tg_block_decoder(tg_build *b, const tg_hparams *h, tg_layer_fn *layer)
     for (int32_t l = 0; l < h->n_layers; l++)
         x = tg_build_layer_end(b, layer(b, h, l, tg_build_layer_begin(b, l, x)));
     x = tg_block_norm(b, h, x, TG_W_OUT_NORM, TG_W_OUT_NORM_BIAS);
-    tg_build_output(b, x, h->is_tied ? TG_W_EMBED : TG_W_HEAD, h->logit_scale, h->logit_cap);
+    tg_build_output(b, x, h->is_tied ? TG_W_EMBED : TG_W_HEAD, h->logit_scale, h->logit_softcap);
 }

@@ -32,7 +32,7 @@ tg_layer_fn tg_layer_after;
 /* x + norm(attention(norm x)), then x + norm(glu(norm x)) */
 tg_layer_fn tg_layer_around;
 
-/* The whole of a decoder: embedding, layers, last norm, wanted rows, head. */
+/* The whole of a decoder: embedding, layers, last norm, output rows, head. */
 void tg_block_decoder(tg_build *b, const tg_hparams *h, tg_layer_fn *layer);
 
 #endif

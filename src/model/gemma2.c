@@ -28,9 +28,9 @@ static const tg_key_row gguf_keys[] = {
 };
 /* clang-format on */
 
-/* The cap of the class when the key is not there, none when it is null. */
-static tg_status read_cap(float *cap, tg_config *c, const tg_checkpoint *ck, const char *hf,
-                          const char *gguf, double absent, tg_err *e)
+/* The softcap of the class when the key is not there, none when it is null. */
+static tg_status read_softcap(float *softcap, tg_config *c, const tg_checkpoint *ck, const char *hf,
+                              const char *gguf, double absent, tg_err *e)
 {
     const char *key = tg_config_get_kind(c) == TG_CHECKPOINT_GGUF ? gguf : hf;
     double value = tg_checkpoint_names_key(ck, hf) ? 0 : absent;
@@ -39,7 +39,7 @@ static tg_status read_cap(float *cap, tg_config *c, const tg_checkpoint *ck, con
     if (is_present && !(value > 0))
         return tg_fail(e, TG_E_CORRUPT, "%s: %s is %g, but must be greater than 0.",
                        tg_config_get_file(c), key, value);
-    *cap = (float)value;
+    *softcap = (float)value;
     return TG_OK;
 }
 
@@ -99,10 +99,10 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     TG_TRY(tg_hparams_check_heads(h, c, e));
     TG_TRY(tg_hparams_read_eps(h, c, 1e-6, e));
     TG_TRY(tg_hparams_read_vocab(h, c, ck, is_gguf ? 0 : 256000, e));
-    TG_TRY(
-        read_cap(&h->attn_cap, c, ck, "attn_logit_softcapping", "*.attn_logit_softcapping", 50, e));
-    TG_TRY(read_cap(&h->logit_cap, c, ck, "final_logit_softcapping", "*.final_logit_softcapping",
-                    30, e));
+    TG_TRY(read_softcap(&h->attn_softcap, c, ck, "attn_logit_softcapping",
+                        "*.attn_logit_softcapping", 50, e));
+    TG_TRY(read_softcap(&h->logit_softcap, c, ck, "final_logit_softcapping",
+                        "*.final_logit_softcapping", 30, e));
     h->position_limit = h->max_positions;
     /* Rounded to the type the reference computes in: float32. */
     h->embed_scale = (float)sqrt((double)h->width);

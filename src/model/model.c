@@ -5,18 +5,18 @@
  * lacks is an error, and so is one that the file has and no row knows, because a model that drops a
  * bias still talks, only worse. Both lists are shown together, as they explain each other. */
 #include "base/log.h"
-#include "format/shipping.h"
+#include "format/prequantized.h"
 #include "model/keys.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-struct tg_blueprint {
+struct tg_loaded_checkpoint {
     const tg_checkpoint *c; /* borrowed */
     const tg_arch *arch;
-    const char *prefix;    /* what stands for "model." in this checkpoint's names */
-    tg_shipping *shipping; /* weights that are quantized in the folder's own way; NULL: none */
+    const char *prefix;        /* what stands for "model." in this checkpoint's names */
+    tg_prequantized *shipping; /* weights that are quantized in the folder's own way; NULL: none */
     tg_hparams h;
     tg_found_weight *found; /* [TG_W_COUNT][n_layers] */
     tg_arena arena;
@@ -78,7 +78,7 @@ static tg_status find_arch(const tg_arch **out, tg_config *keys, tg_err *e)
 }
 
 /* Keys that nobody asked for may be harmless or may be the reason of wrong answers: say it once. */
-static tg_status warn_unread(const tg_blueprint *b, const tg_config *keys, tg_err *e)
+static tg_status warn_unread(const tg_loaded_checkpoint *b, const tg_config *keys, tg_err *e)
 {
     tg_arena a = {0};
     const char **list = NULL;
@@ -126,20 +126,21 @@ static const char *expand_name(char out[NAME_BYTES], const char *pattern, const 
     return out;
 }
 
-static const char *rule_pattern(const tg_blueprint *b, const tg_weight_rule *r)
+static const char *rule_pattern(const tg_loaded_checkpoint *b, const tg_weight_rule *r)
 {
     return is_gguf(b->c) ? r->gguf : r->hf;
 }
 
 /* NULL when the format has no such tensor or the file lacks it. */
-static const tg_tensor *find_tensor(const tg_blueprint *b, const tg_weight_rule *r, int32_t layer)
+static const tg_tensor *find_tensor(const tg_loaded_checkpoint *b, const tg_weight_rule *r,
+                                    int32_t layer)
 {
     char name[NAME_BYTES];
     const char *pattern = rule_pattern(b, r);
     if (!pattern) return NULL;
     expand_name(name, pattern, b->prefix, layer);
     const tg_tensor *made =
-        b->shipping ? tg_shipping_find(b->shipping, tg_str_from_cstr(name)) : NULL;
+        b->shipping ? tg_prequantized_find(b->shipping, tg_str_from_cstr(name)) : NULL;
     return made ? made : tg_checkpoint_find_tensor(b->c, tg_str_from_cstr(name));
 }
 
@@ -163,7 +164,7 @@ static const tg_weight_rule *find_rule(const tg_arch *arch, tg_weight_role role)
 
 /* Multimodal checkpoints keep the text model under a name of its own. The embedding decides; where
  * it is nowhere, the plain prefix makes the message about missing tensors readable. */
-static void find_prefix(tg_blueprint *b)
+static void find_prefix(tg_loaded_checkpoint *b)
 {
     const tg_weight_rule *embed = find_rule(b->arch, TG_W_EMBED);
     b->prefix = is_gguf(b->c) ? "" : model_prefix;
@@ -219,7 +220,7 @@ static tg_status check_shape(const tg_tensor *t, int64_t rows, int64_t cols, boo
 }
 
 /* The embedding's rows rule memory: more than the vocabulary is padding, fewer is an error. */
-static tg_status read_embed_rows(tg_blueprint *b, tg_err *e)
+static tg_status read_embed_rows(tg_loaded_checkpoint *b, tg_err *e)
 {
     const tg_tensor *t = find_tensor(b, find_rule(b->arch, TG_W_EMBED), 0);
     b->h.n_embed_rows = b->h.n_vocab;
@@ -292,7 +293,7 @@ static void print_prefix_hint(tg_buf *out, const name_list *missing, const name_
         }
 }
 
-static tg_status fail_names(const tg_blueprint *b, const name_list *missing,
+static tg_status fail_names(const tg_loaded_checkpoint *b, const name_list *missing,
                             const name_list *surplus, tg_err *e)
 {
     tg_buf text = {0};
@@ -306,18 +307,18 @@ static tg_status fail_names(const tg_blueprint *b, const name_list *missing,
     return s;
 }
 
-static tg_found_weight *get_found(const tg_blueprint *b, tg_weight_role role, int32_t layer)
+static tg_found_weight *get_found(const tg_loaded_checkpoint *b, tg_weight_role role, int32_t layer)
 {
     return &b->found[(int64_t)role * b->h.n_layers + layer];
 }
 
-static int32_t n_layers_of(const tg_blueprint *b, tg_weight_role role)
+static int32_t n_layers_of(const tg_loaded_checkpoint *b, tg_weight_role role)
 {
     return tg_weight_role_is_per_layer(role) ? b->h.n_layers : 1;
 }
 
 /* An optional weight that some layers have is needed in all. */
-static bool is_needed(const tg_blueprint *b, const tg_weight_rule *r)
+static bool is_needed(const tg_loaded_checkpoint *b, const tg_weight_rule *r)
 {
     if (r->role == TG_W_HEAD) return !b->h.is_tied;
     if (!r->is_optional) return true;
@@ -328,19 +329,19 @@ static bool is_needed(const tg_blueprint *b, const tg_weight_rule *r)
 
 /* ---- one tensor for several weights */
 
-static tg_part part_of(const tg_blueprint *b, const tg_weight_rule *r)
+static tg_weight_part part_of(const tg_loaded_checkpoint *b, const tg_weight_rule *r)
 {
     return is_gguf(b->c) ? r->gguf_part : r->hf_part;
 }
 
 /* Rows of the whole tensor, and where the weight's own begin in it. */
-static int64_t find_part(const tg_blueprint *b, const tg_weight_rule *r, int64_t *first,
+static int64_t find_part(const tg_loaded_checkpoint *b, const tg_weight_rule *r, int64_t *first,
                          tg_row_order *order)
 {
     const tg_hparams *h = &b->h;
     int64_t q = find_size(h, TG_SIZE_HD), k = find_size(h, TG_SIZE_KD);
     int32_t group = h->n_heads / h->n_kv_heads;
-    tg_part part = part_of(b, r);
+    tg_weight_part part = part_of(b, r);
     *first = 0;
     switch (part) {
     case TG_PART_ALL: return find_size(h, r->rows);
@@ -368,7 +369,7 @@ static bool is_rotated(tg_weight_role role)
 }
 
 /* How this checkpoint's rows become the weight's. */
-static tg_row_order order_of(const tg_blueprint *b, const tg_weight_rule *r)
+static tg_row_order order_of(const tg_loaded_checkpoint *b, const tg_weight_rule *r)
 {
     bool has_pairs = is_gguf(b->c) ? b->arch->gguf_has_pairs : b->arch->hf_has_pairs;
     tg_row_order o = {.fix = is_gguf(b->c) ? r->gguf_fix : r->hf_fix,
@@ -382,7 +383,8 @@ static tg_row_order order_of(const tg_blueprint *b, const tg_weight_rule *r)
 }
 
 /* Checks a tensor and makes it, or a view of its rows, the weight. */
-static tg_status take_tensor(tg_blueprint *b, tg_found_weight *w, const tg_tensor *t, tg_err *e)
+static tg_status take_tensor(tg_loaded_checkpoint *b, tg_found_weight *w, const tg_tensor *t,
+                             tg_err *e)
 {
     const tg_weight_rule *r = w->rule;
     int64_t first, rows = find_size(&b->h, r->rows), cols = find_size(&b->h, r->cols);
@@ -395,13 +397,13 @@ static tg_status take_tensor(tg_blueprint *b, tg_found_weight *w, const tg_tenso
     *view = *t;
     view->dims[0] = rows;
     view->first_row += first;
-    if (!t->shipped)
+    if (!t->prequant)
         view->data = (const uint8_t *)t->data + (size_t)first * tg_dtype_row_bytes(t->dtype, cols);
     w->tensor = view;
     return TG_OK;
 }
 
-static tg_status find_weights(tg_blueprint *b, name_list *missing, tg_err *e)
+static tg_status find_weights(tg_loaded_checkpoint *b, name_list *missing, tg_err *e)
 {
     const tg_weight_rule *r;
     for (int32_t i = 0; (r = get_rule(b->arch, i)) != NULL; i++) {
@@ -415,7 +417,7 @@ static tg_status find_weights(tg_blueprint *b, name_list *missing, tg_err *e)
             if (t) TG_TRY(take_tensor(b, w, t, e));
         }
         /* A tensor of several weights is missed once. */
-        tg_part part = part_of(b, r);
+        tg_weight_part part = part_of(b, r);
         bool is_first = part == TG_PART_ALL || part == TG_PART_Q || part == TG_PART_GROUP_Q ||
                         part == TG_PART_GATE;
         for (int32_t l = 0; is_first && l < n_layers_of(b, r->role); l++) {
@@ -429,7 +431,7 @@ static tg_status find_weights(tg_blueprint *b, name_list *missing, tg_err *e)
 }
 
 /* Does `name` fit the pattern with some layer that the model has? */
-static bool is_match(const tg_blueprint *b, tg_str name, const tg_weight_rule *r)
+static bool is_match(const tg_loaded_checkpoint *b, tg_str name, const tg_weight_rule *r)
 {
     char want[NAME_BYTES];
     const char *pattern = rule_pattern(b, r);
@@ -449,7 +451,7 @@ static bool is_match(const tg_blueprint *b, tg_str name, const tg_weight_rule *r
 
 /* What a row of the architecture lets pass: frequencies saved beside the weights, another model's
  * tower. */
-static bool is_ignored(const tg_blueprint *b, tg_str name)
+static bool is_ignored(const tg_loaded_checkpoint *b, tg_str name)
 {
     for (const char *const *p = b->arch->ignored_tensors; *p; p++) {
         size_t n = strlen(*p);
@@ -459,12 +461,12 @@ static bool is_ignored(const tg_blueprint *b, tg_str name)
     return false;
 }
 
-static void find_surplus(const tg_blueprint *b, name_list *surplus)
+static void find_surplus(const tg_loaded_checkpoint *b, name_list *surplus)
 {
     for (int32_t i = 0; i < tg_checkpoint_n_tensors(b->c); i++) {
         tg_str name = tg_checkpoint_get_tensor(b->c, i)->name;
-        const tg_tensor *made = b->shipping ? tg_shipping_find_codes(b->shipping, name) : NULL;
-        bool is_known = is_ignored(b, name) || (b->shipping && tg_shipping_is_side(name));
+        const tg_tensor *made = b->shipping ? tg_prequantized_find_codes(b->shipping, name) : NULL;
+        bool is_known = is_ignored(b, name) || (b->shipping && tg_prequantized_is_side(name));
         const tg_weight_rule *r;
         for (int32_t k = 0; !is_known && (r = get_rule(b->arch, k)) != NULL; k++)
             is_known = is_match(b, made ? made->name : name, r);
@@ -472,14 +474,14 @@ static void find_surplus(const tg_blueprint *b, name_list *surplus)
     }
 }
 
-static tg_status resolve(tg_blueprint *b, tg_config *keys, tg_err *e)
+static tg_status resolve(tg_loaded_checkpoint *b, tg_config *keys, tg_err *e)
 {
     name_list missing = {0}, surplus = {0};
     TG_TRY(find_arch(&b->arch, keys, e));
     b->h.embed_scale = b->h.residual_scale = b->h.logit_scale = 1;
     TG_TRY(b->arch->read_hparams(&b->h, keys, b->c, &b->arena, e));
     const json_t *quantization = tg_config_get_json(keys, "quantization_config");
-    if (quantization) TG_TRY(tg_shipping_new(&b->shipping, b->c, quantization, e));
+    if (quantization) TG_TRY(tg_prequantized_new(&b->shipping, b->c, quantization, e));
     /* After the architecture asked: what is left has a reader nowhere. */
     TG_TRY(tg_config_refuse_unread(keys, e));
     tg_config_ignore_common(keys);
@@ -499,61 +501,61 @@ static tg_status resolve(tg_blueprint *b, tg_config *keys, tg_err *e)
     return missing.n || surplus.n ? fail_names(b, &missing, &surplus, e) : TG_OK;
 }
 
-tg_status tg_blueprint_open(tg_blueprint **out, const tg_checkpoint *c, tg_err *e)
+tg_status tg_loaded_checkpoint_open(tg_loaded_checkpoint **out, const tg_checkpoint *c, tg_err *e)
 {
     tg_config *keys = NULL;
     *out = NULL;
-    tg_blueprint *b = TG_NEW(tg_blueprint);
+    tg_loaded_checkpoint *b = TG_NEW(tg_loaded_checkpoint);
     if (!b) return tg_fail_nomem(e, sizeof *b, "a blueprint");
     b->c = c;
     tg_status s = tg_config_new(&keys, c, e);
     if (s == TG_OK) s = resolve(b, keys, e);
     tg_config_free(keys);
     if (s != TG_OK) {
-        tg_blueprint_free(b);
+        tg_loaded_checkpoint_free(b);
         return s;
     }
     *out = b;
     return TG_OK;
 }
 
-void tg_blueprint_free(tg_blueprint *b)
+void tg_loaded_checkpoint_free(tg_loaded_checkpoint *b)
 {
     if (!b) return;
-    tg_shipping_free(b->shipping);
+    tg_prequantized_free(b->shipping);
     tg_arena_deinit(&b->arena);
     tg_mem_free(b);
 }
 
-void tg_blueprint_limit_vocab(tg_blueprint *b, int32_t n_vocab)
+void tg_loaded_checkpoint_limit_vocab(tg_loaded_checkpoint *b, int32_t n_vocab)
 {
     b->h.n_vocab = TG_MIN(b->h.n_vocab, n_vocab);
 }
 
-const tg_hparams *tg_blueprint_hparams(const tg_blueprint *b)
+const tg_hparams *tg_loaded_checkpoint_hparams(const tg_loaded_checkpoint *b)
 {
     return &b->h;
 }
 
-const tg_checkpoint *tg_blueprint_checkpoint(const tg_blueprint *b)
+const tg_checkpoint *tg_loaded_checkpoint_checkpoint(const tg_loaded_checkpoint *b)
 {
     return b->c;
 }
 
-const tg_arch *tg_blueprint_arch(const tg_blueprint *b)
+const tg_arch *tg_loaded_checkpoint_arch(const tg_loaded_checkpoint *b)
 {
     return b->arch;
 }
 
-const tg_found_weight *tg_blueprint_find_weight(const tg_blueprint *b, tg_weight_role role,
-                                                int32_t layer)
+const tg_found_weight *tg_loaded_checkpoint_find_weight(const tg_loaded_checkpoint *b,
+                                                        tg_weight_role role, int32_t layer)
 {
     TG_ASSERT((int)role >= 0 && role < TG_W_COUNT && layer >= 0 && layer < n_layers_of(b, role));
     return get_found(b, role, layer);
 }
 
 /* A table that no layer reads is not there. */
-static bool is_rope_used(const tg_blueprint *b, int32_t which)
+static bool is_rope_used(const tg_loaded_checkpoint *b, int32_t which)
 {
     if (b->h.ropes[which].rotary_dim == 0) return false;
     for (int32_t l = 0; l < b->h.n_layers; l++) {
@@ -564,8 +566,9 @@ static bool is_rope_used(const tg_blueprint *b, int32_t which)
     return false;
 }
 
-tg_weight_shape tg_blueprint_weight_shape(const tg_blueprint *b, tg_weight_role role, int32_t layer,
-                                          int32_t max_length)
+tg_weight_shape tg_loaded_checkpoint_weight_shape(const tg_loaded_checkpoint *b,
+                                                  tg_weight_role role, int32_t layer,
+                                                  int32_t max_length)
 {
     tg_weight_shape shape = {0};
     if (role == TG_W_ROPE_0 || role == TG_W_ROPE_1) {
@@ -575,7 +578,7 @@ tg_weight_shape tg_blueprint_weight_shape(const tg_blueprint *b, tg_weight_role 
         shape.cols = b->h.ropes[which].rotary_dim;
         return shape;
     }
-    const tg_found_weight *w = tg_blueprint_find_weight(b, role, layer);
+    const tg_found_weight *w = tg_loaded_checkpoint_find_weight(b, role, layer);
     if (!w->tensor) return shape;
     shape.is_present = true;
     shape.rows = w->tensor->dims[0];
@@ -583,7 +586,8 @@ tg_weight_shape tg_blueprint_weight_shape(const tg_blueprint *b, tg_weight_role 
     return shape;
 }
 
-tg_status tg_blueprint_build(const tg_blueprint *b, int32_t max_length, tg_graph **out, tg_err *e)
+tg_status tg_loaded_checkpoint_build(const tg_loaded_checkpoint *b, int32_t max_length,
+                                     tg_graph **out, tg_err *e)
 {
     int32_t n_layers = b->h.n_layers;
     tg_weight_shape *shapes = TG_NEW_ARRAY(tg_weight_shape, (size_t)TG_W_COUNT * (size_t)n_layers);
@@ -594,7 +598,7 @@ tg_status tg_blueprint_build(const tg_blueprint *b, int32_t max_length, tg_graph
     for (int role = 0; role < TG_W_COUNT; role++)
         for (int32_t l = 0; l < n_layers_of(b, (tg_weight_role)role); l++)
             shapes[(int64_t)role * n_layers + l] =
-                tg_blueprint_weight_shape(b, (tg_weight_role)role, l, max_length);
+                tg_loaded_checkpoint_weight_shape(b, (tg_weight_role)role, l, max_length);
 
     tg_status s = tg_build_new(&build, shapes, n_layers, e);
     if (s == TG_OK) {

@@ -36,7 +36,7 @@ typedef struct tg_rope_spec {
     double attention_factor; /* yarn, longrope: multiplies cos and sin; always set */
     int32_t original_max_positions;
     /* rotary_dim / 2 divisors of the frequencies. longrope: up to original_max_positions and
-     * beyond; plain: those of GGUF's rope_freqs tensor, or NULL. Arena of the blueprint. */
+     * beyond; plain: those of GGUF's rope_freqs tensor, or NULL. Arena of the loaded checkpoint. */
     const double *freqs, *long_freqs;
 } tg_rope_spec;
 
@@ -59,7 +59,7 @@ typedef struct tg_hparams {
     int32_t window;         /* of sliding layers */
     float norm_eps, embed_scale, attn_scale;
     float residual_scale, logit_scale; /* of what a layer adds to the stream; of logits */
-    float attn_cap, logit_cap;         /* of scores and logits, after their scales */
+    float attn_softcap, logit_softcap; /* of scores and logits, after their scales */
     bool is_tied;
     bool is_layer_norm;               /* norms subtract the mean */
     bool is_parallel;                 /* attention and feed-forward read the same norm */
@@ -84,23 +84,23 @@ typedef enum tg_size {
 typedef enum tg_split { TG_SPLIT_NONE, TG_SPLIT_ROWS, TG_SPLIT_COLS } tg_split;
 
 /* What a file format did to the paper's weight, undone when packing. */
-typedef enum tg_fix {
+typedef enum tg_weight_fix {
     TG_FIX_NONE,
     TG_FIX_UNPERMUTE_Q, /* GGUF interleaves the rotary halves of each query head */
     TG_FIX_UNPERMUTE_K, /* and of each key head */
     TG_FIX_ADD_ONE      /* stored around 0, used as 1 + w */
-} tg_fix;
+} tg_weight_fix;
 
 /* How the rows of a tensor are those of a weight: with r what the fix makes of a row, row r / run *
  * step + r % run of it; run 0: row r. */
 typedef struct tg_row_order {
-    tg_fix fix;
+    tg_weight_fix fix;
     int32_t head_dim, rotary_dim; /* of the fix: the leading rows of a head that it reorders */
     int32_t run, step;
 } tg_row_order;
 
 /* Which rows of a tensor are the weight, where the file keeps several in one. */
-typedef enum tg_part {
+typedef enum tg_weight_part {
     TG_PART_ALL,
     TG_PART_Q, /* all queries, then all keys, then all values */
     TG_PART_K,
@@ -110,7 +110,7 @@ typedef enum tg_part {
     TG_PART_GROUP_V,
     TG_PART_GATE, /* gate, then up */
     TG_PART_UP
-} tg_part;
+} tg_weight_part;
 
 typedef struct tg_weight_rule {
     tg_weight_role role;
@@ -118,8 +118,8 @@ typedef struct tg_weight_rule {
     tg_size rows, cols;
     bool is_optional;
     tg_split split;
-    tg_fix hf_fix, gguf_fix;
-    tg_part hf_part, gguf_part;
+    tg_weight_fix hf_fix, gguf_fix;
+    tg_weight_part hf_part, gguf_part;
 } tg_weight_rule;
 
 /* Rules that several architectures share (rules.h), or an architecture's own. */
@@ -166,29 +166,31 @@ typedef struct tg_found_weight {
 
 /* A checkpoint understood: its architecture, numbers and weights. (tg_model is the public name of
  * an opened artifact.) */
-typedef struct tg_blueprint tg_blueprint;
+typedef struct tg_loaded_checkpoint tg_loaded_checkpoint;
 
 /* Finds the architecture, reads its hyperparameters, finds every weight. The checkpoint is borrowed
  * until free. Errors name the unknown architecture and list the known ones; the missing, surplus or
  * misshapen tensors (three of each at most, with a hint when a common prefix explains them). */
-TG_MUST_USE tg_status tg_blueprint_open(tg_blueprint **out, const tg_checkpoint *c, tg_err *e);
-void tg_blueprint_free(tg_blueprint *b); /* accepts NULL */
+TG_MUST_USE tg_status tg_loaded_checkpoint_open(tg_loaded_checkpoint **out, const tg_checkpoint *c,
+                                                tg_err *e);
+void tg_loaded_checkpoint_free(tg_loaded_checkpoint *b); /* accepts NULL */
 
 /* The tokenizer has fewer ids than the model's papers say: those beyond are padding, never
  * sampled. */
-void tg_blueprint_limit_vocab(tg_blueprint *b, int32_t n_vocab);
-const tg_hparams *tg_blueprint_hparams(const tg_blueprint *b);
-const tg_arch *tg_blueprint_arch(const tg_blueprint *b);
-const tg_checkpoint *tg_blueprint_checkpoint(const tg_blueprint *b);
+void tg_loaded_checkpoint_limit_vocab(tg_loaded_checkpoint *b, int32_t n_vocab);
+const tg_hparams *tg_loaded_checkpoint_hparams(const tg_loaded_checkpoint *b);
+const tg_arch *tg_loaded_checkpoint_arch(const tg_loaded_checkpoint *b);
+const tg_checkpoint *tg_loaded_checkpoint_checkpoint(const tg_loaded_checkpoint *b);
 /* Layer 0 for roles outside layers. The head of a tied model is the embedding: TG_W_HEAD is
  * absent. */
-const tg_found_weight *tg_blueprint_find_weight(const tg_blueprint *b, tg_weight_role role,
-                                                int32_t layer);
+const tg_found_weight *tg_loaded_checkpoint_find_weight(const tg_loaded_checkpoint *b,
+                                                        tg_weight_role role, int32_t layer);
 /* Shape by role and layer, rope tables for max_length included. */
-tg_weight_shape tg_blueprint_weight_shape(const tg_blueprint *b, tg_weight_role role, int32_t layer,
-                                          int32_t max_length);
-/* The paper's graph; the caller frees it. */
-TG_MUST_USE tg_status tg_blueprint_build(const tg_blueprint *b, int32_t max_length, tg_graph **out,
-                                         tg_err *e);
+tg_weight_shape tg_loaded_checkpoint_weight_shape(const tg_loaded_checkpoint *b,
+                                                  tg_weight_role role, int32_t layer,
+                                                  int32_t max_length);
+/* The model graph; the caller frees it. */
+TG_MUST_USE tg_status tg_loaded_checkpoint_build(const tg_loaded_checkpoint *b, int32_t max_length,
+                                                 tg_graph **out, tg_err *e);
 
 #endif

@@ -56,7 +56,7 @@ static int32_t largest_step(const tg_program *p)
 {
     int32_t n = 1;
     for (int32_t k = 0; k < TG_KIND_COUNT; k++)
-        n = TG_MAX(n, tg_program_max_tokens(p, (tg_kind)k));
+        n = TG_MAX(n, tg_program_max_tokens(p, (tg_graph_kind)k));
     return n;
 }
 
@@ -185,7 +185,7 @@ static void stage_pages(tg_exec *x, const tg_bucket *b, const tg_exec_row *rows,
                    tg_kv_get_table(x->kv, g, rows[r].row), (size_t)b->pages * sizeof *tables);
 }
 
-/* Parameters of wanted rows, and each row's adjustments behind one another. */
+/* Parameters of output rows, and each row's adjustments behind one another. */
 static tg_status stage_sampling(tg_exec *x, const tg_exec_row *rows, int32_t n_rows, tg_err *e)
 {
     tg_sample_params *params = (void *)(x->staging + x->io.sampling);
@@ -218,7 +218,7 @@ static tg_status stage(tg_exec *x, const tg_plan *plan, const tg_exec_row *rows,
 
 /* ---- the step */
 
-static const tg_plan *find_plan(const tg_exec *x, tg_kind kind, const tg_exec_row *rows,
+static const tg_plan *find_plan(const tg_exec *x, tg_graph_kind kind, const tg_exec_row *rows,
                                 int32_t n_rows, tg_err *e)
 {
     int32_t n_tokens = 0, n_outs = 0, n_pages = 0;
@@ -232,12 +232,13 @@ static const tg_plan *find_plan(const tg_exec *x, tg_kind kind, const tg_exec_ro
     const tg_plan *plan = tg_program_find_plan(x->program, kind, n_rows, n_tokens, n_outs, n_pages);
     if (!plan)
         tg_fail(e, TG_E_LIMIT,
-                "no %s plan holds %d rows, %d tokens, %d wanted rows and %d pages a row",
+                "no %s plan holds %d rows, %d tokens, %d output rows and %d pages a row",
                 tg_kind_name(kind), n_rows, n_tokens, n_outs, n_pages);
     return plan;
 }
 
-tg_status tg_exec_step(tg_exec *x, tg_kind kind, const tg_exec_row *rows, int32_t n_rows, tg_err *e)
+tg_status tg_exec_step(tg_exec *x, tg_graph_kind kind, const tg_exec_row *rows, int32_t n_rows,
+                       tg_err *e)
 {
     const tg_plan *plan = find_plan(x, kind, rows, n_rows, e);
     if (!plan) return TG_E_LIMIT;

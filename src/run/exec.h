@@ -53,10 +53,10 @@ typedef struct tg_exec_row {
 
 /* Pages are acquired and, after the step, given back where a window has passed. TG_E_LIMIT when no
  * bucket is large enough or a row would pass max_length; then nothing has happened. */
-TG_MUST_USE tg_status tg_exec_step(tg_exec *x, tg_kind kind, const tg_exec_row *rows,
+TG_MUST_USE tg_status tg_exec_step(tg_exec *x, tg_graph_kind kind, const tg_exec_row *rows,
                                    int32_t n_rows, tg_err *e);
 
-/* Of the last step; out counts wanted rows in the order of the step's rows and tokens. */
+/* Of the last step; out counts output rows in the order of the step's rows and tokens. */
 int32_t tg_exec_get_id(const tg_exec *x, int32_t out); /* -1: logits were not finite */
 /* n_vocab floats, borrowed until the next read or step. */
 TG_MUST_USE tg_status tg_exec_read_logits(tg_exec *x, int32_t out, const float **logits, tg_err *e);

@@ -17,7 +17,7 @@ struct tg_task {
     int32_t n_prompt, n_tokens;
     int32_t row;
     tg_task_options options;
-    tg_seen seen;
+    tg_token_counts token_counts;
     bool is_cancelled;
     tg_task_stats stats;
     tg_arena arena;
@@ -107,10 +107,10 @@ static tg_status fill_task(tg_task *t, const int32_t *tokens, int32_t n, const t
     if (stop_bytes) memcpy(t->stop_ids, o->stop_ids, stop_bytes);
     t->n_prompt = t->n_tokens = n;
     t->stats = (tg_task_stats){.n_prompt = n, .added_ns = tg_time_ns()};
-    if (!tg_sample_needs_seen(&o->sampling)) return TG_OK;
-    TG_TRY(tg_seen_init(&t->seen, &t->arena, p->max_length, e));
+    if (!tg_sample_needs_token_counts(&o->sampling)) return TG_OK;
+    TG_TRY(tg_token_counts_init(&t->token_counts, &t->arena, p->max_length, e));
     for (int32_t i = 0; i < n; i++)
-        tg_seen_add(&t->seen, tokens[i], false);
+        tg_token_counts_add(&t->token_counts, tokens[i], false);
     return TG_OK;
 }
 
@@ -188,10 +188,10 @@ tg_task_stats tg_task_get_stats(const tg_task *t)
     return t->stats;
 }
 
-const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *n_answer)
+const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *n_completion)
 {
     *n_prompt = t->n_prompt;
-    *n_answer = t->n_tokens - t->n_prompt;
+    *n_completion = t->n_tokens - t->n_prompt;
     return t->tokens;
 }
 
@@ -261,7 +261,7 @@ static void add_to_step(tg_sched *s, int32_t i, tg_task *t, int32_t n_tokens)
     s->params[i] = t->options.sampling;
     s->params[i].position = t->n_tokens;
     s->params[i].adjust_at = 0;
-    s->params[i].n_adjust = t->seen.n;
+    s->params[i].n_adjust = t->token_counts.n;
     s->step[i] = (tg_exec_row){
         .row = t->row,
         .tokens = t->tokens + r->n_cached,
@@ -269,8 +269,8 @@ static void add_to_step(tg_sched *s, int32_t i, tg_task *t, int32_t n_tokens)
         .position = r->n_cached,
         .n_outs = is_last,
         .params = &s->params[i],
-        .adjust = t->seen.entries,
-        .n_adjust = t->seen.n,
+        .adjust = t->token_counts.entries,
+        .n_adjust = t->token_counts.n,
     };
     s->step_tasks[i] = t;
 }
@@ -327,12 +327,13 @@ static void take_token(tg_task *t, int32_t id)
     }
     s->rows[t->row].tokens[t->n_tokens] = id;
     t->tokens[t->n_tokens++] = id;
-    t->stats.n_answer++;
-    if (t->seen.room) tg_seen_add(&t->seen, id, true);
+    t->stats.n_completion++;
+    if (t->token_counts.room) tg_token_counts_add(&t->token_counts, id, true);
     bool is_stopped = t->options.on_token && t->options.on_token(t->options.context, id);
     if (is_stopped)
         end_task(t, TG_TASK_STOPPED, NULL);
-    else if (t->stats.n_answer == t->options.max_tokens || t->n_tokens == s->program->max_length)
+    else if (t->stats.n_completion == t->options.max_tokens ||
+             t->n_tokens == s->program->max_length)
         end_task(t, TG_TASK_FULL, NULL);
 }
 
@@ -353,7 +354,7 @@ tg_status tg_sched_step(tg_sched *s, bool *is_idle, tg_err *e)
     for (tg_task *t = s->tasks; t; t = t->next)
         if (t->is_cancelled) end_task(t, TG_TASK_CANCELLED, NULL);
 
-    tg_kind kind = TG_KIND_CONTEXT;
+    tg_graph_kind kind = TG_KIND_CONTEXT;
     int32_t n_rows = s->was_prompt ? 0 : plan_prompt(s);
     if (n_rows == 0) {
         kind = TG_KIND_TOKEN;

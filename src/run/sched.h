@@ -20,7 +20,7 @@
 #define TG_RUN_SCHED_H
 
 #include "run/exec.h"
-#include "run/seen.h"
+#include "run/token_counts.h"
 
 typedef struct tg_sched tg_sched;
 typedef struct tg_task tg_task;
@@ -62,14 +62,14 @@ void tg_sched_add(tg_sched *s, tg_task *t);
 void tg_task_cancel(tg_task *t); /* at the next step */
 
 typedef struct tg_task_stats {
-    int32_t n_prompt, n_cached, n_answer;
+    int32_t n_prompt, n_cached, n_completion;
     int64_t added_ns, first_token_ns; /* monotonic clock; 0: not yet */
     int64_t prompt_ns, answer_ns;     /* time of the steps it took part in */
 } tg_task_stats;
 
 tg_task_stats tg_task_get_stats(const tg_task *t);
 /* Prompt and answer; borrowed until free. */
-const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *n_answer);
+const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *n_completion);
 
 /* Gives the caller the executor's first n rows for work of its own, empty: TG_E_BUSY while a task
  * has one of them. What they held is forgotten. */

@@ -294,14 +294,14 @@ static tg_status add_bert_steps(tg_tok_build *b, const tg_gguf_vocab *v, tg_err 
     bool strips = v->strip_accents == TG_GIVEN_ABSENT ? lowers : v->strip_accents == TG_GIVEN_TRUE;
     const struct {
         tg_tok_op op;
-        bool is_wanted;
+        bool is_output_row;
     } steps[] = {{TG_TOK_CLEAN, true},
                  {TG_TOK_SPACE_CJK, true},
                  {TG_TOK_NFD, strips},
                  {TG_TOK_STRIP_NONSPACING, strips},
                  {TG_TOK_LOWERCASE, lowers}};
     for (size_t i = 0; i < TG_COUNT(steps); i++)
-        if (steps[i].is_wanted)
+        if (steps[i].is_output_row)
             TG_TRY(tg_tok_build_add_step(b, false, (tg_tok_step){.op = steps[i].op}, TG_STR(""),
                                          TG_STR(""), e));
     tg_tok_step split = {.op = TG_TOK_SPLIT_CLASS, .x = TG_TOK_REMOVED, .y = TG_TOK_CLASS_SPACE};

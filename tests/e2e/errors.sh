@@ -70,7 +70,7 @@ refuses "a calibration text that is too short" 1 "few\.txt: .* tokens; at least 
 refuses "a calibration text that serves nothing" 1 "numbers\.txt: .*--weights q4_0" export "$TINY" -o d --weights q8_0 --calibrate numbers.txt
 refuses "and that without --weights" 1 "numbers\.txt: .*--weights q4_0" export "$TINY" -o d --calibrate numbers.txt
 # Float embeddings, but no matrix that a calibration would serve.
-cp -r "$ROOT/tests/parity/models/shipped-gptq32" gptq
+cp -r "$ROOT/tests/parity/models/prequantized-gptq32" gptq
 echo '{"version": "1.0", "pre_tokenizer": {"type": "Whitespace"},
  "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "1": 1}, "unk_token": "<unk>"}}' >gptq/tokenizer.json
 refuses "a calibration text for codes that stay" 1 "numbers\.txt: .*quantized already" export gptq -o d $few numbers.txt

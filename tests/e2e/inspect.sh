@@ -72,7 +72,7 @@ rm broken/model.safetensors
 refuses "a folder without weights" 1 "broken" inspect broken
 check "no artifact and no cache came of it" test -z "$(ls cache)"
 # Weights as their makers quantized them: said by the method's name.
-SHIPPED=$ROOT/tests/parity/models/shipped-awq64
+SHIPPED=$ROOT/tests/parity/models/prequantized-awq64
 tri inspect "$SHIPPED"
 check "a quantized folder is named by its method" is_same "$(grep -cxE 'quantized     awq|will run      yes' out)" 2
 tri inspect "$SHIPPED" --json

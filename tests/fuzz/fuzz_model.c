@@ -20,12 +20,13 @@ static void save_weights(void)
 }
 
 /* Packs the first and the last piece of every matrix and all of every vector, as the table says. */
-static void pack(const tg_blueprint *b, const tg_program *p)
+static void pack(const tg_loaded_checkpoint *b, const tg_program *p)
 {
     for (int32_t i = 0; i < p->n_weights; i++) {
         const tg_weight_entry *w = &p->weights[i];
         if (w->role == TG_W_ROPE_0 || w->role == TG_W_ROPE_1) continue;
-        const tg_found_weight *f = tg_blueprint_find_weight(b, (tg_weight_role)w->role, w->layer);
+        const tg_found_weight *f =
+            tg_loaded_checkpoint_find_weight(b, (tg_weight_role)w->role, w->layer);
         size_t n = w->is_plain ? (size_t)w->rows * sizeof(float)
                                : tg_layout_tile_bytes((tg_layout)w->layout, w->cols);
         uint8_t *piece = tg_mem_new(n);
@@ -44,15 +45,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool is_config = size > 0 && data[0] == '{';
     tg_err e = {0};
     tg_checkpoint *c = NULL;
-    tg_blueprint *b = NULL;
+    tg_loaded_checkpoint *b = NULL;
     tg_compiled compiled = {0};
     if (begin_folder()) save_weights();
     save(is_config ? "config.json" : "model.gguf", data, size);
     snprintf(path, sizeof path, "%s%s", folder, is_config ? "" : "/model.gguf");
     tg_status s = tg_checkpoint_open(&c, path, &e);
-    if (s == TG_OK) s = tg_blueprint_open(&b, c, &e);
+    if (s == TG_OK) s = tg_loaded_checkpoint_open(&b, c, &e);
     if (s == TG_OK) {
-        const tg_hparams *h = tg_blueprint_hparams(b);
+        const tg_hparams *h = tg_loaded_checkpoint_hparams(b);
         tg_export_config config = {.max_length = TG_MIN(h->position_limit, 100),
                                    .weights = (tg_weights_mode)(size % 6)};
         s = tg_compile(&compiled, b, &config, NULL, NULL, &e);
@@ -60,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         tg_compiled_deinit(&compiled);
     }
     if (s != TG_OK && e.msg[0] == 0) abort(); /* refused without a word */
-    tg_blueprint_free(b);
+    tg_loaded_checkpoint_free(b);
     tg_checkpoint_close(c);
     return 0;
 }

@@ -90,7 +90,7 @@ static void bench_layer_norm(check *c)
 static void body_cap(const tg_kernels *k, void *arg)
 {
     vectors *v = arg;
-    k->cap(v->y, 1536, 30.0f);
+    k->softcap(v->y, 1536, 30.0f);
 }
 
 static void bench_cap(check *c)
@@ -343,7 +343,7 @@ static void body_matmul(const tg_kernels *k, void *arg)
 }
 
 static void bench_matmul_shape(check *c, matmul_bench *b, int32_t cols, int32_t n_tokens,
-                               size_t set, int32_t n_wide)
+                               size_t set, int32_t n_outliers)
 {
     static int16_t map[256];
     int32_t list[128];
@@ -363,11 +363,11 @@ static void bench_matmul_shape(check *c, matmul_bench *b, int32_t cols, int32_t 
     b->m.y_stride = b->m.n_rows;
     b->n_bytes = set / (tile * (size_t)b->m.n_tiles) * (tile * (size_t)b->m.n_tiles);
     tg_a8 a;
-    for (int32_t i = 0; i < n_wide; i++)
-        list[i] = i * (cols / 32) / n_wide; /* spread evenly */
-    tg_a8_map(map, cols, list, n_wide);
-    const tg_a8_kind kind = {.wide = map,
-                             .n_wide = n_wide,
+    for (int32_t i = 0; i < n_outliers; i++)
+        list[i] = i * (cols / 32) / n_outliers; /* spread evenly */
+    tg_a8_map(map, cols, list, n_outliers);
+    const tg_a8_kind kind = {.outliers = map,
+                             .n_outliers = n_outliers,
                              .top = tg_a8_top(b->layout),
                              .has_pairs = tg_cpu_gains_by_pairs(tg_cpu_detect())};
     tg_a8_place(&a, memory, n_tokens, cols, &kind);
@@ -391,7 +391,7 @@ static void bench_matmul_shape(check *c, matmul_bench *b, int32_t cols, int32_t 
     double bytes = (double)(tile * (size_t)b->m.n_tiles);
     double macs = (double)b->m.n_rows * cols * n_tokens;
     printf("    K %4d, set %6zu kB, %2d tokens, %2d wide  %9.0f ns  %6.1f GB/s  %6.1f GMAC/s\n",
-           cols, set >> 10, n_tokens, n_wide, ns, bytes / ns, macs / ns);
+           cols, set >> 10, n_tokens, n_outliers, ns, bytes / ns, macs / ns);
 }
 
 static void bench_matmul_of(check *c, tg_layout l)
@@ -416,8 +416,9 @@ static void bench_matmul_of(check *c, tg_layout l)
         for (int32_t t = 1; t <= 8; t += t < 4 ? 1 : 2)
             bench_matmul_shape(c, &b, 576, t, (size_t[]){512 << 10, 6 << 20, 192 << 20}[s], 0);
     for (int32_t t = 1; t <= 4; t *= 2)
-        for (int32_t n_wide = 1; n_wide <= 18 && l > TG_LAYOUT_BF16; n_wide += n_wide == 1 ? 1 : 16)
-            bench_matmul_shape(c, &b, 576, t, 512 << 10, n_wide);
+        for (int32_t n_outliers = 1; n_outliers <= 18 && l > TG_LAYOUT_BF16;
+             n_outliers += n_outliers == 1 ? 1 : 16)
+            bench_matmul_shape(c, &b, 576, t, 512 << 10, n_outliers);
     static const int32_t counts[] = {12, 32, 48, 64};
     for (size_t i = 0; i < TG_COUNT(counts); i++)
         bench_matmul_shape(c, &b, 576, counts[i], 512 << 10, 0);

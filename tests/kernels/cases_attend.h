@@ -228,7 +228,7 @@ static void check_attend_of(check *c, tg_kv_type type)
         make_attend(c, &x, type, dim, n, shape, how);
         x.a.is_more = next_below(c, 2);
         x.a.next = next_below(c, 2) ? x.a.k : NULL;
-        x.a.cap = next_below(c, 3) ? 0 : 2.5f;
+        x.a.softcap = next_below(c, 3) ? 0 : 2.5f;
         tg_attend got = x.a, want = x.a;
         uint64_t rng = c->rng;
         run_attend(c, c->k->attend[type], &got, 6);
@@ -394,12 +394,12 @@ static void truth_attend_query(check *c, const tg_attend *a, tg_kv_type type, in
             sum += fabs(x);
         }
         s[j] = dot * (double)a->scale;
-        if (a->cap > 0) s[j] = (double)a->cap * tanh(s[j] / (double)a->cap);
+        if (a->softcap > 0) s[j] = (double)a->softcap * tanh(s[j] / (double)a->softcap);
         top = fmax(top, s[j]);
         mass = fmax(mass, sum * (double)a->scale);
     }
     double c_bound = 0x1p-24 * (2 * (double)n * mass + 100), wmax = 0;
-    c_bound += 2 * (double)a->cap * 0x1p-21;
+    c_bound += 2 * (double)a->softcap * 0x1p-21;
     if (type == TG_KV_BF16) c_bound += 0x1p-8; /* probabilities keep 8 bits */
     for (int j = a->first[query]; j <= a->last[query]; j++)
         l += exp(s[j] - top);
@@ -445,9 +445,9 @@ static void truth_attend_of(check *c, tg_kv_type type)
         attend_case x;
         int32_t dim = i < 12 ? 64 : type == TG_KV_Q8 ? 96 : 72; /* more than one scale of K */
         make_attend(c, &x, type, dim, 7, i % 12 / 2, CALM);
-        x.a.cap = i % 2 ? 1.5f : 0;
-        snprintf(c->what, sizeof c->what, "head_dim %d, ranges %d, cap %g", dim, i % 12 / 2,
-                 (double)x.a.cap);
+        x.a.softcap = i % 2 ? 1.5f : 0;
+        snprintf(c->what, sizeof c->what, "head_dim %d, ranges %d, softcap %g", dim, i % 12 / 2,
+                 (double)x.a.softcap);
         if (type == TG_KV_F16 || type == TG_KV_Q8) calm_halves(c, &x.a, type);
         run_attend(c, c->ref->attend[type], &x.a, 6);
         for (int j = 0; j < x.a.n_queries; j++)

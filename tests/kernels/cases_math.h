@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cases_math.h - quantize, norms, rope, glu, add, scale, cap: against ref to the bit, ref
+ * cases_math.h - quantize, norms, rope, glu, add, scale, softcap: against ref to the bit, ref
  * against double. */
 #ifndef TG_TESTS_KERNELS_CASES_MATH_H
 #define TG_TESTS_KERNELS_CASES_MATH_H
@@ -18,24 +18,25 @@ enum { N_LENGTHS = 135 };
 static void check_quantize(check *c)
 {
     for (int32_t i = 0; i < N_LENGTHS * N_MOODS * MAP_KIND_COUNT; i++) {
-        int32_t n = next_length(i % N_LENGTHS), n_wide;
+        int32_t n = next_length(i % N_LENGTHS), n_outliers;
         mood how = (mood)(i / N_LENGTHS % N_MOODS);
         map_kind kind = (map_kind)(i / N_LENGTHS / N_MOODS);
         snprintf(c->what, sizeof c->what, "n %d, map %d, mood %d", n, kind, how);
-        const int16_t *map = draw_map(c, 3, n, kind, &n_wide);
+        const int16_t *map = draw_map(c, 3, n, kind, &n_outliers);
         float *x = end_buffer(0, 4 * (size_t)n);
         fill_floats(c, x, (size_t)n, how);
-        size_t bytes = tg_a8_bytes(1, n, n_wide);
+        size_t bytes = tg_a8_bytes(1, n, n_outliers);
         void *a = end_buffer(1, bytes), *b = end_buffer(2, bytes);
         tg_a8 got, want;
-        tg_a8_kind wanted = draw_kind(c, map, n_wide, (tg_layout)next_below(c, TG_LAYOUT_COUNT));
+        tg_a8_kind wanted =
+            draw_kind(c, map, n_outliers, (tg_layout)next_below(c, TG_LAYOUT_COUNT));
         tg_a8_place(&got, a, 1, n, &wanted);
         tg_a8_place(&want, b, 1, n, &wanted);
         c->k->quantize(&got, x, n);
         c->ref->quantize(&want, x, n);
         size_t codes = (size_t)got.padded, groups = codes / 32;
         compare_bytes(c, "hi", got.hi, want.hi, codes);
-        if (n_wide) compare_bytes(c, "lo", got.lo, want.lo, 32 * (size_t)n_wide);
+        if (n_outliers) compare_bytes(c, "lo", got.lo, want.lo, 32 * (size_t)n_outliers);
         compare_floats(c, "scale", got.scale, want.scale, groups);
         compare_floats(c, "ssum", got.ssum, want.ssum, groups);
         compare_bytes(c, "sum", got.sum, want.sum, groups * 4);
@@ -49,19 +50,20 @@ static void check_quantize(check *c)
 static void truth_quantize(check *c)
 {
     for (int32_t i = 0; i < MAP_KIND_COUNT * N_LENGTHS; i++) {
-        int32_t n = next_length(i % N_LENGTHS), n_wide;
+        int32_t n = next_length(i % N_LENGTHS), n_outliers;
         map_kind kind = (map_kind)(i / N_LENGTHS);
         snprintf(c->what, sizeof c->what, "n %d, map %d", n, kind);
-        const int16_t *map = draw_map(c, 3, n, kind, &n_wide);
+        const int16_t *map = draw_map(c, 3, n, kind, &n_outliers);
         float *x = end_buffer(0, 4 * (size_t)n);
         fill_floats(c, x, (size_t)n, CALM);
         tg_a8 a;
-        tg_a8_kind wanted = draw_kind(c, map, n_wide, (tg_layout)next_below(c, TG_LAYOUT_COUNT));
-        tg_a8_place(&a, end_buffer(1, tg_a8_bytes(1, n, n_wide)), 1, n, &wanted);
+        tg_a8_kind wanted =
+            draw_kind(c, map, n_outliers, (tg_layout)next_below(c, TG_LAYOUT_COUNT));
+        tg_a8_place(&a, end_buffer(1, tg_a8_bytes(1, n, n_outliers)), 1, n, &wanted);
         c->ref->quantize(&a, x, n);
         for (int64_t g = 0; g < a.padded / 32; g++) {
             int32_t sum = 0, half = 0;
-            double scale = (double)a.scale[g], top = n_wide && map[g] >= 0 ? 32512 : a.top;
+            double scale = (double)a.scale[g], top = n_outliers && map[g] >= 0 ? 32512 : a.top;
             for (int64_t j = 32 * g; j < 32 * g + 32; j++) {
                 int32_t v = get_code(&a, j);
                 double want = j < n ? (double)x[j] : 0;
@@ -179,8 +181,8 @@ static void check_each(check *c, bool is_cap)
         for (int32_t j = 0; j < n; j++) /* the edges of exp */
             if (next_below(c, 8) == 0) got[j] = got[j] * 50.0f;
         memcpy(want, got, bytes);
-        (is_cap ? c->k->cap : c->k->scale)(got, n, 1.7f);
-        (is_cap ? c->ref->cap : c->ref->scale)(want, n, 1.7f);
+        (is_cap ? c->k->softcap : c->k->scale)(got, n, 1.7f);
+        (is_cap ? c->ref->softcap : c->ref->scale)(want, n, 1.7f);
         compare_floats(c, "y", got, want, (size_t)n);
     }
 }
@@ -208,7 +210,7 @@ static void truth_cap(check *c)
     for (int i = -100000; i <= 100000; i++) {
         float x = (float)i * 1e-2f, y = x;
         snprintf(c->what, sizeof c->what, "x %.9g", (double)x);
-        c->ref->cap(&y, 1, 30.0f);
+        c->ref->softcap(&y, 1, 30.0f);
         compare_bound(c, "y", 0, (double)y, 30 * tanh((double)x / 30), 30 * 0x1p-21);
     }
 }
@@ -362,9 +364,9 @@ static void truth_sum_words(check *c)
 
 static void draw_products(check *c, uint8_t **u, int8_t **s, bool is_extreme)
 {
-    *u = end_buffer(0, TG_YARD_BYTES);
+    *u = end_buffer(0, TG_PEAK_BYTES);
     *s = end_buffer(1, 64);
-    for (int32_t i = 0; i < TG_YARD_BYTES; i++)
+    for (int32_t i = 0; i < TG_PEAK_BYTES; i++)
         (*u)[i] = is_extreme ? 15 : (uint8_t)next_below(c, 16);
     for (int32_t i = 0; i < 64; i++)
         (*s)[i] = (int8_t)(is_extreme ? -128 : next_below(c, 256) - 128);
@@ -393,7 +395,7 @@ static void truth_sum_products(check *c)
         int64_t one = 0;
         draw_products(c, &u, &s, n % 2);
         for (int32_t i = 0; i < 64; i++)
-            for (int32_t j = i; j < TG_YARD_BYTES; j += 64)
+            for (int32_t j = i; j < TG_PEAK_BYTES; j += 64)
                 one += (int64_t)s[i] * u[j];
         if (c->ref->sum_products(u, s, n) != (uint32_t)(uint64_t)(one * n))
             fail_check("%d rounds: sum", n);

@@ -219,19 +219,20 @@ typedef struct shape {
 static void make_activations(check *c, tg_a8 *a, const float **x, shape s, tg_layout l,
                              map_kind wide, int kind, mood how)
 {
-    int32_t n_wide, n_tokens = s.n_tokens, n_cols = s.n_cols;
-    const int16_t *map = draw_map(c, 8, n_cols, wide, &n_wide);
-    tg_a8_kind wanted = draw_kind(c, map, n_wide, l);
+    int32_t n_outliers, n_tokens = s.n_tokens, n_cols = s.n_cols;
+    const int16_t *map = draw_map(c, 8, n_cols, wide, &n_outliers);
+    tg_a8_kind wanted = draw_kind(c, map, n_outliers, l);
     size_t n = (size_t)n_tokens * (size_t)n_cols;
     float *values = end_buffer(2, 4 * n);
     fill_floats(c, values, n, how);
     *x = values;
-    tg_a8_place(a, end_buffer(1, tg_a8_bytes(n_tokens, n_cols, n_wide)), n_tokens, n_cols, &wanted);
+    tg_a8_place(a, end_buffer(1, tg_a8_bytes(n_tokens, n_cols, n_outliers)), n_tokens, n_cols,
+                &wanted);
     for (int32_t t = 0; t < n_tokens; t++) {
         tg_a8 row = tg_a8_from(a, t);
         c->ref->quantize(&row, values + (size_t)t * (size_t)n_cols, n_cols);
         for (int32_t i = 0; i < n_cols && kind; i++) {
-            int place = n_wide ? map[i / 32] : -1;
+            int place = n_outliers ? map[i / 32] : -1;
             int top = place >= 0 ? 127 : a->top;
             row.hi[i] = (int8_t)(kind == 1 ? top : -top);
             if (place >= 0) row.lo[32 * place + i % 32] = kind == 1 ? 127 : -128;
@@ -262,7 +263,7 @@ static void run_matmul(const tg_kernels *k, const matrix *w, tg_matmul m)
     k->matmul[w->layout](&m);
 }
 
-/* One shape, everything else drawn: gap, bias, add, wide groups, hostility. */
+/* One shape, everything else drawn: gap, bias, add, outlier groups, hostility. */
 static void check_matmul_shape(check *c, tg_layout l, shape s)
 {
     int code_kind = next_below(c, 8), act_kind = next_below(c, 6);
@@ -359,7 +360,7 @@ static void truth_matmul_of(check *c, tg_layout l)
                     mass += (fabs(w.factor[at] * w.code[at]) + fabs(w.offset[at])) * fabs(v);
                 }
                 double n = is_quantized ? (double)w.padded / 32 + 4 : s.n_cols;
-                if (a.n_wide && l >= TG_LAYOUT_Q6_K) n *= 2;
+                if (a.n_outliers && l >= TG_LAYOUT_Q6_K) n *= 2;
                 compare_bound(c, "y", (size_t)(t * s.n_rows + row), (double)y[t * s.n_rows + row],
                               want, n * 0x1p-24 * mass);
             }

@@ -37,7 +37,7 @@ static const kernel_case cases[] = {
     {"rms_norm", ENTRY(rms_norm), check_rms_norm, truth_rms_norm, bench_rms_norm, 0},
     {"layer_norm", ENTRY(layer_norm), check_layer_norm, truth_layer_norm, bench_layer_norm, 0},
     {"scale", ENTRY(scale), check_scale, truth_scale, NULL, 0},
-    {"cap", ENTRY(cap), check_cap, truth_cap, bench_cap, 0},
+    {"softcap", ENTRY(softcap), check_cap, truth_cap, bench_cap, 0},
     {"rope", ENTRY(rope), check_rope, truth_rope, bench_rope, 0},
     {"glu_silu", ENTRY(glu[TG_ACT_SILU]), check_silu, truth_silu, bench_silu, 0},
     {"glu_gelu_tanh", ENTRY(glu[TG_ACT_GELU_TANH]), check_gelu, truth_gelu, bench_gelu, 0},

@@ -180,29 +180,30 @@ typedef enum map_kind {
     MAP_KIND_COUNT
 } map_kind;
 
-/* Draws a map into buffer `which`; *n_wide are its wide groups. */
-static const int16_t *draw_map(check *c, int which, int64_t n_cols, map_kind kind, int32_t *n_wide)
+/* Draws a map into buffer `which`; *n_outliers are its outlier groups. */
+static const int16_t *draw_map(check *c, int which, int64_t n_cols, map_kind kind,
+                               int32_t *n_outliers)
 {
     static int32_t list[4096];
     int32_t n = (int32_t)((n_cols + 31) / 32), at = n > 1 ? next_below(c, n - 1) : 0;
     int16_t *map = end_buffer(which, 2 * (size_t)tg_a8_n_groups(n_cols));
-    *n_wide = 0;
+    *n_outliers = 0;
     for (int32_t g = 0; g < n; g++) {
         bool is_wide = kind == MAP_ALL || (kind == MAP_FIRST && g == 0) ||
                        (kind == MAP_LAST && g == n - 1) ||
                        (kind == MAP_ADJACENT && (g == at || g == at + 1)) ||
                        (kind == MAP_RANDOM && next_below(c, 3) == 0);
-        if (is_wide) list[(*n_wide)++] = g;
+        if (is_wide) list[(*n_outliers)++] = g;
     }
-    tg_a8_map(map, n_cols, list, *n_wide);
+    tg_a8_map(map, n_cols, list, *n_outliers);
     return map;
 }
 
 /* Draws what the matrices of a layout may want: any top that leaves them room, pairs or none. */
-static tg_a8_kind draw_kind(check *c, const int16_t *map, int32_t n_wide, tg_layout l)
+static tg_a8_kind draw_kind(check *c, const int16_t *map, int32_t n_outliers, tg_layout l)
 {
     static const int32_t tops[] = {112, 120, 127};
-    tg_a8_kind kind = {.wide = map, .n_wide = n_wide, .has_pairs = next_below(c, 3)};
+    tg_a8_kind kind = {.outliers = map, .n_outliers = n_outliers, .has_pairs = next_below(c, 3)};
     do
         kind.top = tops[next_below(c, 3)];
     while (kind.top > tg_a8_top(l));
@@ -212,16 +213,16 @@ static tg_a8_kind draw_kind(check *c, const int16_t *map, int32_t n_wide, tg_lay
 /* Column `col` of a row as the integer that contract 5 made of it. */
 static int32_t get_code(const tg_a8 *row, int64_t col)
 {
-    int place = row->wide ? row->wide[col / 32] : -1;
+    int place = row->outliers ? row->outliers[col / 32] : -1;
     return place < 0 ? row->hi[col] : 256 * row->hi[col] + row->lo[32 * place + col % 32];
 }
 
 /* What multiplying by pairs finds in a group of a matrix whose codes are all 0: sums of (a[c + 4] +
- * top) (a[c] - rest), less what it would find where a is 0 too. None in wide groups. */
+ * top) (a[c] - rest), less what it would find where a is 0 too. None in outlier groups. */
 static int32_t sum_pairs(const tg_a8 *row, int64_t g)
 {
     int32_t sum = 0, rest = 128 - row->top;
-    if (row->wide && row->wide[g] >= 0) return 0;
+    if (row->outliers && row->outliers[g] >= 0) return 0;
     for (int64_t c = 32 * g; c < 32 * g + 32; c++)
         if (c % 8 < 4) sum += (row->hi[c + 4] + row->top) * (row->hi[c] - rest) + row->top * rest;
     return sum;

@@ -8,13 +8,13 @@ config.json of its kind with other choices in it.
     seed    the first to try, where an earlier one gave no clear greedy choices
     max_length  what it is exported for
     become  for a model that transformers lacks: what makes another kind's files its own
-    ship    how its weights are quantized (ships.py)
+    ship    how its weights are quantized (prequantize.py)
 """
 
 import re
 
 import torch
-from ships import Awq, Fp8, Gptq, Int8, Packed
+from prequantize import Awq, Fp8, Gptq, Int8, Packed
 
 SIZES = dict(
     vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2,

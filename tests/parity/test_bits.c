@@ -74,7 +74,7 @@ static int32_t add_neighbours(const model *m, const way *w, int32_t at, int32_t 
     return n_rows;
 }
 
-static void step(parity_run *r, tg_kind kind, const tg_exec_row *rows, int32_t n)
+static void step(parity_run *r, tg_graph_kind kind, const tg_exec_row *rows, int32_t n)
 {
     tg_err e = {0};
     if (tg_exec_step(r->exec, kind, rows, n, &e) != TG_OK) fail_msg("%s", e.msg);
@@ -92,7 +92,7 @@ static void run_way(const model *m, const way *w, uint64_t *hashes)
     for (int32_t at = 0; at < w->n_tokens;) {
         tg_exec_row rows[BATCH];
         int32_t before = 0, n_rows = 1, n, n_outs;
-        tg_kind kind = TG_KIND_CONTEXT;
+        tg_graph_kind kind = TG_KIND_CONTEXT;
         bool is_decoded = w->decoded > 0 && at >= w->decoded;
         bool is_verified = w->verified > 0 && at >= w->verified && !is_decoded;
         if (is_decoded || is_verified) {

@@ -2,9 +2,9 @@
  * test_engine.c - requests through the public API: batches, sampling, stops, streaming, reuse,
  * cancelling, errors.
  *
- * On the small model that ships. What an answer should be is never taken from the request under
- * test: a batch is held against requests alone, a stream against the detokenized whole, a stop
- * against a search in the text without it. */
+ * On the small model that prequantize. What an answer should be is never taken from the request
+ * under test: a batch is held against requests alone, a stream against the detokenized whole, a
+ * stop against a search in the text without it. */
 #include "base/mem.h"
 #include "parity.h"
 
@@ -310,7 +310,7 @@ static void an_answer_ends_where_its_row_is_full(void **state)
     wait_for(r);
     tg_request_stats s = tg_request_get_stats(r);
     assert_int_equal(s.finish, TG_FINISH_LENGTH);
-    assert_int_equal(s.n_prompt_tokens + s.n_answer_tokens, 48);
+    assert_int_equal(s.n_prompt_tokens + s.n_completion_tokens, 48);
     tg_request_free(r);
     close_fixture(&f);
 }

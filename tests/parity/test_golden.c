@@ -119,8 +119,8 @@ static void check_model(const char *file, const char *name, const char *activati
     check_goldens(parity_export(source, artifact, &o), json_file, npy_file, most);
 }
 
-/* 8 bits reach the few positions that every rounding shakes: of twelve choices of wide groups and
- * largest codes, all within 0.0015 to 0.0018 nats of the reference, 0 to 2 of 2,944 positions
+/* 8 bits reach the few positions that every rounding shakes: of twelve choices of outlier groups
+ * and largest codes, all within 0.0015 to 0.0018 nats of the reference, 0 to 2 of 2,944 positions
  * differ, other ones each time, and the worst row is off by 0.06 to 0.23. */
 static void smollm2_int8_agrees_but_for_one_in_a_thousand_where_the_margin_is_a_third(void **state)
 {

@@ -115,7 +115,7 @@ static void open_subject(subject *s, const char *source, const expected *want, i
     assert_int_equal(tg_exec_fill_kv(s->run.exec, 0xff, NULL), TG_OK);
 }
 
-static void step(subject *s, tg_kind kind, const tg_exec_row *rows, int32_t n)
+static void step(subject *s, tg_graph_kind kind, const tg_exec_row *rows, int32_t n)
 {
     tg_err e = {0};
     if (tg_exec_step(s->run.exec, kind, rows, n, &e) != TG_OK) fail_msg("%s: %s", s->folder, e.msg);
@@ -143,7 +143,7 @@ static void check_logits(subject *s, int32_t out, int32_t which, int32_t positio
 }
 
 /* Tokens [at, at + n) of a sequence in row `row`, and what comes after each. */
-static void read_piece(subject *s, tg_kind kind, int32_t which, int32_t at, int32_t n,
+static void read_piece(subject *s, tg_graph_kind kind, int32_t which, int32_t at, int32_t n,
                        const char *way)
 {
     const sequence *q = &s->want->sequences[which];
@@ -159,7 +159,7 @@ static void check_ways(subject *s)
     static const struct {
         const char *name;
         int32_t piece, from;
-        tg_kind kind;
+        tg_graph_kind kind;
         int32_t then;
     } ways[] = {
         {"context graph, whole", MAX_IDS, MAX_IDS, TG_KIND_CONTEXT, 1},
@@ -233,7 +233,7 @@ static void check_greedy(subject *s, int32_t first, int32_t n_rows)
 typedef struct looker {
     subject *s;
     expected *want;
-    const tg_blueprint *model;
+    const tg_loaded_checkpoint *model;
     float sum[MAX_ROWS][4096]; /* the residual stream as transformers has it */
     int32_t width;             /* of the stream */
     char failure[400];         /* the first value that differs */
@@ -279,7 +279,7 @@ static void name_value(const looker *k, char out[NAME_BYTES], int32_t role, int3
     const tg_str *name;
     tg_str module;
     int32_t column = tg_weight_role_is_per_layer((tg_weight_role)role) ? layer : 0;
-    w = tg_blueprint_find_weight(k->model, (tg_weight_role)role, column);
+    w = tg_loaded_checkpoint_find_weight(k->model, (tg_weight_role)role, column);
     assert_non_null(w->tensor);
     name = &w->tensor->name;
     module = *name;
@@ -390,11 +390,11 @@ static void check_inside(subject *s, expected *want)
 {
     static looker k;
     tg_checkpoint *c;
-    tg_blueprint *b;
+    tg_loaded_checkpoint *b;
     tg_err e = {0};
     tg_device *d = tg_exec_device(s->run.exec);
     if (tg_checkpoint_open(&c, s->folder, &e) != TG_OK) fail_msg("%s", e.msg);
-    if (tg_blueprint_open(&b, c, &e) != TG_OK) fail_msg("%s", e.msg);
+    if (tg_loaded_checkpoint_open(&b, c, &e) != TG_OK) fail_msg("%s", e.msg);
     k = (looker){.s = s, .want = want, .model = b, .lock = PTHREAD_MUTEX_INITIALIZER};
     tg_cpu_device_watch(d, watch, &k);
     tg_cpu_device_show(d, show, &k);
@@ -408,7 +408,7 @@ static void check_inside(subject *s, expected *want)
         if (is_inside(want->tensors.tensors[i].name) && !want->is_seen[i])
             fail_msg("%s: nothing was compared with %s", s->folder,
                      want->tensors.tensors[i].name.ptr);
-    tg_blueprint_free(b);
+    tg_loaded_checkpoint_free(b);
     tg_checkpoint_close(c);
 }
 

@@ -48,7 +48,7 @@ static void end(calibrated *t)
 
 static void read_row(const calibrated *t, tg_weight_role role, int32_t layer, int64_t row, float *x)
 {
-    const tg_tensor *a = tg_blueprint_find_weight(t->job.blueprint, role, layer)->tensor;
+    const tg_tensor *a = tg_loaded_checkpoint_find_weight(t->job.loaded, role, layer)->tensor;
     const uint8_t *bytes = a->data;
     tg_dtype_unpack(a->dtype, bytes + (size_t)row * tg_dtype_row_bytes(a->dtype, WIDTH), x, WIDTH);
 }
@@ -56,7 +56,7 @@ static void read_row(const calibrated *t, tg_weight_role role, int32_t layer, in
 static void encode(const calibrated *t, tg_ids *ids)
 {
     static const tg_encode_options options = {.add_special = true};
-    const tg_buf *b = &t->job.papers.tokenizer;
+    const tg_buf *b = &t->job.assets.tokenizer;
     tg_tokenizer *k;
     assert_int_equal(tg_tokenizer_open(&k, b->ptr, b->len, NULL), TG_OK);
     assert_int_equal(tg_tokenizer_encode(ids, k, tg_buf_str(&t->c.text), &options, NULL), TG_OK);
@@ -76,7 +76,7 @@ static void work_out_first_layer(const calibrated *t, double shares[WIDTH])
     memset(shares, 0, WIDTH * sizeof *shares);
     read_row(t, TG_W_ATTN_NORM, 0, 0, gain);
     for (size_t i = 0; i < n_ids; i++) {
-        double squares = 0, eps = (double)tg_blueprint_hparams(t->job.blueprint)->norm_eps;
+        double squares = 0, eps = (double)tg_loaded_checkpoint_hparams(t->job.loaded)->norm_eps;
         read_row(t, TG_W_EMBED, 0, ids.ptr[i], x);
         for (int c = 0; c < WIDTH; c++)
             squares += (double)x[c] * (double)x[c];

@@ -98,7 +98,7 @@ static inline double eval_act(int32_t act, double g)
 /* tanh as it is written in books, where ours goes through one exp. */
 static inline double eval_cap(const eval_call *c, double x)
 {
-    double cap = (double)c->attrs->cap;
+    double cap = (double)c->attrs->softcap;
     return cap > 0 ? cap * tanh(x / cap) : x;
 }
 
@@ -216,9 +216,9 @@ static inline void eval_row(eval *x, const eval_call *c, int32_t t)
         break;
     case TG_OP_LAYER_NORM: eval_layer_norm(c, a, y, n); break;
     case TG_OP_SCALE:
-    case TG_OP_CAP:
+    case TG_OP_SOFTCAP:
         for (int32_t i = 0; i < n; i++)
-            y[i] = c->op == TG_OP_CAP ? eval_cap(c, a[i]) : (double)c->attrs->scale * a[i];
+            y[i] = c->op == TG_OP_SOFTCAP ? eval_cap(c, a[i]) : (double)c->attrs->scale * a[i];
         break;
     case TG_OP_COUNT: abort();
     }
@@ -236,7 +236,8 @@ static inline int32_t eval_rows(tg_dim dim)
     return dim == TG_DIM_T ? EVAL_TOKENS : EVAL_OUTS;
 }
 
-static inline void eval_block(eval *x, const tg_block *b, double *const *memory, int32_t layer)
+static inline void eval_block(eval *x, const tg_graph_block *b, double *const *memory,
+                              int32_t layer)
 {
     const tg_value_info *values = x->g->values;
     for (int32_t i = 0; i < b->n_nodes; i++) {
@@ -266,7 +267,7 @@ static inline void eval_graph(eval *x, const tg_graph *g)
     eval_block(x, &g->head, memory, 0);
     int32_t stream = g->head.out;
     for (int32_t l = 0; l < g->n_layers; l++) {
-        const tg_block *b = &g->bodies[g->layer_body[l]];
+        const tg_graph_block *b = &g->bodies[g->layer_body[l]];
         memcpy(memory[b->in], memory[stream], size);
         eval_block(x, b, memory, l);
         stream = b->out;

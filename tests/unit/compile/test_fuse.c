@@ -26,7 +26,9 @@ static int32_t count(const tg_graph *g, tg_op op)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < tg_graph_n_blocks(g); i++) {
-        const tg_block *b = i == 0 ? &g->head : i <= g->n_bodies ? &g->bodies[i - 1] : &g->tail;
+        const tg_graph_block *b = i == 0             ? &g->head
+                                  : i <= g->n_bodies ? &g->bodies[i - 1]
+                                                     : &g->tail;
         for (int32_t k = 0; k < b->n_nodes; k++)
             n += b->nodes[k].op == op;
     }
@@ -126,13 +128,13 @@ typedef enum oddity {
     WHOLE_Q_NORM, /* q normed over all heads together */
     OTHER_EPS,    /* head norms with another eps than the layer's norm */
     ONLY_Q_ROTATES,
-    Q_OF_RAW_INPUT,    /* q from x, k and v from the norm of x */
-    NORM_READ_TWICE,   /* the norm feeds gate, up and the residual */
-    RESIDUAL_LATER,    /* the residual of the first add is read again at the end */
-    NORM_AFTER_SUM,    /* x = norm(x + f(x)) */
-    SUM_OF_NORM,       /* h = norm(x); x = h + f(h) */
-    LAYER_NORM,        /* of another kind before attention and at the end */
-    SCALED_AND_CAPPED, /* attention's result times a number; scores and logits capped */
+    Q_OF_RAW_INPUT,        /* q from x, k and v from the norm of x */
+    NORM_READ_TWICE,       /* the norm feeds gate, up and the residual */
+    RESIDUAL_LATER,        /* the residual of the first add is read again at the end */
+    NORM_AFTER_SUM,        /* x = norm(x + f(x)) */
+    SUM_OF_NORM,           /* h = norm(x); x = h + f(h) */
+    LAYER_NORM,            /* of another kind before attention and at the end */
+    SCALED_AND_SOFTCAPPED, /* attention's result times a number; scores and logits capped */
     ODDITY_COUNT
 } oddity;
 
@@ -146,14 +148,15 @@ static tg_value odd_attention(tg_build *b, oddity odd, tg_value x, tg_value n)
     q = tg_build_rope(b, q, TG_W_ROPE_0, TOY_HEAD_DIM, 4);
     if (odd != ONLY_Q_ROTATES) k = tg_build_rope(b, k, TG_W_ROPE_0, TOY_HEAD_DIM, 4);
     tg_build_kv_write(b, k, v, TOY_KV_HEADS, TOY_HEAD_DIM);
-    tg_value a = tg_build_attention(b, q,
-                                    &(tg_attention){.n_heads = TOY_HEADS,
-                                                    .n_kv_heads = TOY_KV_HEADS,
-                                                    .head_dim = TOY_HEAD_DIM,
-                                                    .scale = 0.25f,
-                                                    .cap = odd == SCALED_AND_CAPPED ? 0.5f : 0});
+    tg_value a =
+        tg_build_attention(b, q,
+                           &(tg_attention){.n_heads = TOY_HEADS,
+                                           .n_kv_heads = TOY_KV_HEADS,
+                                           .head_dim = TOY_HEAD_DIM,
+                                           .scale = 0.25f,
+                                           .softcap = odd == SCALED_AND_SOFTCAPPED ? 0.5f : 0});
     a = tg_build_matmul(b, a, TG_W_O, TG_W_COUNT);
-    return tg_build_scale(b, a, odd == SCALED_AND_CAPPED ? 0.5f : 1);
+    return tg_build_scale(b, a, odd == SCALED_AND_SOFTCAPPED ? 0.5f : 1);
 }
 
 static tg_value odd_norm(tg_build *b, oddity odd, tg_value x, tg_weight_role w)
@@ -191,7 +194,7 @@ static tg_graph *build_odd(oddity odd)
     tg_value x = tg_build_embed(b, TG_W_EMBED, tg_build_tokens(b), 4.0f);
     for (int32_t l = 0; l < t.n_layers; l++)
         x = tg_build_layer_end(b, odd_layer(b, odd, tg_build_layer_begin(b, l, x)));
-    bool is_capped = odd == SCALED_AND_CAPPED;
+    bool is_capped = odd == SCALED_AND_SOFTCAPPED;
     tg_build_output(b, odd_norm(b, odd, x, TG_W_OUT_NORM), TG_W_HEAD, is_capped ? 0.5f : 1,
                     is_capped ? 3.0f : 0);
     assert_ok(tg_build_finish(b, &g, &e), &e);
@@ -212,7 +215,7 @@ static void what_matches_no_row_stays_and_stays_right(void **state)
         {NORM_READ_TWICE, 1, 1, 2, 1}, /* down is added over the norm, which nobody reads later */
         {RESIDUAL_LATER, 1, 1, 0, 0},  /* no sum over x, which lives on */
         {NORM_AFTER_SUM, 1, 1, 2, 2},  {SUM_OF_NORM, 1, 1, 1, 1},
-        {LAYER_NORM, 1, 1, 2, 0},      {SCALED_AND_CAPPED, 1, 1, 1, 0},
+        {LAYER_NORM, 1, 1, 2, 0},      {SCALED_AND_SOFTCAPPED, 1, 1, 1, 0},
     };
     _Static_assert(TG_COUNT(cases) == ODDITY_COUNT, "every oddity has a row");
     for (size_t i = 0; i < TG_COUNT(cases); i++) {

@@ -203,7 +203,7 @@ static void buckets_are_those_of_the_three_graphs(void **state)
     made m = make((toy){.n_layers = 1}, true);
     /* 2 rows, K = 3, 130 positions = 3 pages. */
     const struct {
-        tg_kind kind;
+        tg_graph_kind kind;
         tg_bucket bucket;
     } want[] = {{TG_KIND_CONTEXT, {2, 5, 5, 3}},
                 {TG_KIND_CONTEXT, {2, 32, 32, 3}},

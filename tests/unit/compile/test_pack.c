@@ -31,8 +31,8 @@ static bool see_progress(void *context, int64_t done, int64_t total)
     return w->stop_at && done >= w->stop_at;
 }
 
-static tg_status write_file(const tg_compiled *c, const tg_blueprint *b, const char *path, watch *w,
-                            tg_err *e)
+static tg_status write_file(const tg_compiled *c, const tg_loaded_checkpoint *b, const char *path,
+                            watch *w, tg_err *e)
 {
     tg_out *out = NULL;
     if (tg_out_open(&out, path, e) != TG_OK) fail_msg("%s", e->msg);
@@ -105,7 +105,8 @@ static void check_entry(const written *w, const tg_weight_entry *x)
         }
         return;
     }
-    const tg_found_weight *f = tg_blueprint_find_weight(w->o.b, (tg_weight_role)x->role, x->layer);
+    const tg_found_weight *f =
+        tg_loaded_checkpoint_find_weight(w->o.b, (tg_weight_role)x->role, x->layer);
     bool is_rounded = x->layout == TG_LAYOUT_Q8_0 && f->tensor->dtype != TG_DTYPE_Q8_0;
     bool is_fitted = x->layout == TG_LAYOUT_Q5_1 && f->tensor->dtype != TG_DTYPE_Q5_1;
     for (int64_t r = 0; r < x->rows; r++)

@@ -26,7 +26,7 @@ static tg_tensor vector_of(tg_dtype t, const void *data, int64_t n)
 }
 
 /* All tiles; the caller frees. The buffer is dirty before, so that what is not written shows. */
-static uint8_t *pack_all(tg_layout l, const tg_tensor *t, tg_fix fix, int32_t head_dim)
+static uint8_t *pack_all(tg_layout l, const tg_tensor *t, tg_weight_fix fix, int32_t head_dim)
 {
     size_t tile = tg_layout_tile_bytes(l, t->dims[1]);
     int64_t n = tg_div_up(t->dims[0], 16);

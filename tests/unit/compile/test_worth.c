@@ -69,15 +69,16 @@ static void fill_pair(pair *p)
 static void widen(pair *p)
 {
     tg_err e = {0};
-    if (tg_compiled_widen_worthy(&p->compiled, p->file, p->squares, &e) != TG_OK)
+    if (tg_compiled_choose_outliers(&p->compiled, p->file, p->squares, &e) != TG_OK)
         fail_msg("%s", e.msg);
 }
 
 static void assert_list(const pair *p, int weight, const int32_t *want, int32_t n)
 {
     const tg_weight_entry *w = &p->compiled.program.weights[weight];
-    assert_int_equal(w->n_wide, n);
-    if (n) assert_memory_equal(p->compiled.program.wide + w->first_wide, want, (size_t)n * 4);
+    assert_int_equal(w->n_outliers, n);
+    if (n)
+        assert_memory_equal(p->compiled.program.outliers + w->first_outlier, want, (size_t)n * 4);
 }
 
 /* o: group 7 has 50, group 12 has 2 x 4^2 = 32, 18 have 1: 100, a mean of 5, so 10 and 6.4 times
@@ -127,14 +128,14 @@ static void inputs_that_are_not_numbers_or_never_ran_get_nothing(void **state)
     p.o[11] = (double)NAN;
     p.down[39] = 21;
     widen(&p);
-    assert_int_equal(p.compiled.program.weights[0].n_wide, 0);
+    assert_int_equal(p.compiled.program.weights[0].n_outliers, 0);
     assert_list(&p, 1, (int32_t[]){39}, 1);
     tg_compiled_deinit(&p.compiled);
     fill_pair(&p);
     p.o[11] = (double)INFINITY;
     p.squares[1] = NULL;
     widen(&p);
-    assert_int_equal(p.compiled.program.n_wide, 0);
+    assert_int_equal(p.compiled.program.n_outliers, 0);
     tg_compiled_deinit(&p.compiled);
 }
 

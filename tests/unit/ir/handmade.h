@@ -19,7 +19,7 @@ typedef struct handmade {
     tg_instr instrs[HAND_INSTRS];
     tg_segment segments[3];
     int32_t layer_refs[1];
-    int32_t wide[2]; /* 0: the list of q, k and v; 0: of nobody */
+    int32_t outliers[2]; /* 0: the list of q, k and v; 0: of nobody */
 } handmade;
 
 static inline tg_instr hand_instr(tg_op op, int32_t out, int32_t in0, int32_t in1, tg_attrs attrs)
@@ -95,7 +95,7 @@ static inline void hand_weights(handmade *h)
                               .offset = at,
                               .tile_stride = rows[i].is_plain ? 0 : 1088};
         bool is_qkv = rows[i].role >= TG_W_Q && rows[i].role <= TG_W_V;
-        h->weights[i].n_wide = is_qkv; /* the only group of 16 columns */
+        h->weights[i].n_outliers = is_qkv; /* the only group of 16 columns */
         at += n;
     }
     h->program.weights_bytes = at;
@@ -104,7 +104,7 @@ static inline void hand_weights(handmade *h)
 static inline void hand_make(handmade *h)
 {
     const struct {
-        tg_kind kind;
+        tg_graph_kind kind;
         tg_bucket bucket;
     } plans[HAND_PLANS] = {{TG_KIND_CONTEXT, {2, 32, 32, 3}},
                            {TG_KIND_TOKEN, {2, 2, 2, 3}},
@@ -121,8 +121,8 @@ static inline void hand_make(handmade *h)
                               .n_weights = HAND_WEIGHTS,
                               .n_kv_groups = 1,
                               .n_plans = HAND_PLANS,
-                              .n_wide = 2,
-                              .wide = h->wide,
+                              .n_outliers = 2,
+                              .outliers = h->outliers,
                               .layers = h->layers,
                               .weights = h->weights,
                               .plans = h->plans};

@@ -42,8 +42,8 @@ static void opening_what_was_printed_gives_the_same_program(void **state)
     assert_memory_equal(p.kv_groups, h.program.kv_groups, sizeof p.kv_groups);
     assert_memory_equal(p.weights, h.weights, sizeof h.weights);
     assert_memory_equal(p.layers, h.layers, sizeof h.layers);
-    assert_int_equal(p.n_wide, 2);
-    assert_memory_equal(p.wide, h.wide, sizeof h.wide);
+    assert_int_equal(p.n_outliers, 2);
+    assert_memory_equal(p.outliers, h.outliers, sizeof h.outliers);
     for (int32_t i = 0; i < HAND_PLANS; i++) {
         assert_int_equal(p.plans[i].kind, h.plans[i].kind);
         assert_memory_equal(&p.plans[i].bucket, &h.plans[i].bucket, sizeof(tg_bucket));
@@ -182,7 +182,7 @@ static void w_plain_matrix(handmade *h)
     h->weights[4].is_plain = 1;
     h->weights[4].layout = TG_LAYOUT_F32;
     h->weights[4].tile_stride = 0;
-    h->weights[4].n_wide = 0;
+    h->weights[4].n_outliers = 0;
 }
 static void w_tiled_norm(handmade *h)
 {
@@ -190,28 +190,28 @@ static void w_tiled_norm(handmade *h)
 }
 static void w_wide_count(handmade *h)
 {
-    h->weights[4].n_wide = 2;
+    h->weights[4].n_outliers = 2;
 }
 static void w_wide_place(handmade *h)
 {
-    h->weights[4].first_wide = 2;
+    h->weights[4].first_outlier = 2;
 }
 static void w_wide_beyond(handmade *h)
 {
-    h->wide[0] = 1;
+    h->outliers[0] = 1;
 }
 static void w_wide_order(handmade *h)
 {
     h->weights[4].cols = 64; /* two groups, both said to be the first */
-    h->weights[4].n_wide = 2;
+    h->weights[4].n_outliers = 2;
 }
 static void w_wide_floats(handmade *h)
 {
-    h->weights[3].n_wide = 1;
+    h->weights[3].n_outliers = 1;
 }
 static void w_wide_differ(handmade *h)
 {
-    h->weights[5].n_wide = 0;
+    h->weights[5].n_outliers = 0;
 }
 static void w_head_dim(handmade *h)
 {
@@ -411,12 +411,12 @@ static const wrong wrongs[] = {
     {"and 4 pages cannot be", w_pages},
     {"33 outs", w_outs},
     {"3 tokens", w_token_count},
-    {"weight 'q' of layer 0 has 2 wide groups from entry 0; at most 1 of the", w_wide_count},
-    {"has 1 wide groups from entry 2", w_wide_place},
-    {"weight 'q' of layer 0: wide group 0 is 1, which is out of order or beyond the 1",
+    {"weight 'q' of layer 0 has 2 outlier groups from entry 0; at most 1 of the", w_wide_count},
+    {"has 1 outlier groups from entry 2", w_wide_place},
+    {"weight 'q' of layer 0: outlier group 0 is 1, which is out of order or beyond the 1",
      w_wide_beyond},
-    {"wide group 1 is 0, which is out of order", w_wide_order},
-    {"weight 'attn_norm' of layer 0 has 1 wide groups from entry 0; at most 0", w_wide_floats},
+    {"outlier group 1 is 0, which is out of order", w_wide_order},
+    {"weight 'attn_norm' of layer 0 has 1 outlier groups from entry 0; at most 0", w_wide_floats},
     {"weights 'q' and 'k' of layer 0 read one input", w_wide_differ},
     {"the table has 40 rows instead of 48", w_embed_rows},
 };

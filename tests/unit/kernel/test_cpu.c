@@ -89,23 +89,23 @@ static void every_tier_fills_every_entry(void **state)
 static void rows_of_activations_do_not_overlap(void **state)
 {
     (void)state;
-    for (int32_t n_wide = 0; n_wide <= 10; n_wide++) {
+    for (int32_t n_outliers = 0; n_outliers <= 10; n_outliers++) {
         _Alignas(64) static char memory[1 << 16];
         enum { TOKENS = 3, COLS = 300 };
         static const int32_t list[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
         static int16_t map[64];
-        size_t bytes = tg_a8_bytes(TOKENS, COLS, n_wide);
+        size_t bytes = tg_a8_bytes(TOKENS, COLS, n_outliers);
         assert_true(bytes <= sizeof memory);
-        assert_true(n_wide == 0 || bytes >= tg_a8_bytes(TOKENS, COLS, n_wide - 1));
+        assert_true(n_outliers == 0 || bytes >= tg_a8_bytes(TOKENS, COLS, n_outliers - 1));
         tg_a8 a;
-        tg_a8_map(map, COLS, list, n_wide);
-        const tg_a8_kind kind = {map, n_wide, TG_A8_TOP, true};
+        tg_a8_map(map, COLS, list, n_outliers);
+        const tg_a8_kind kind = {map, n_outliers, TG_A8_TOP, true};
         tg_a8_place(&a, memory, TOKENS, COLS, &kind);
         assert_true(a.padded >= 512 && a.padded % 64 == 0); /* two K quanta */
-        assert_true((a.lo != NULL) == (n_wide > 0));
+        assert_true((a.lo != NULL) == (n_outliers > 0));
         size_t codes = TOKENS * (size_t)a.padded, groups = codes / 32;
-        assert_true(a.hi + codes <= (n_wide ? a.lo : (int8_t *)a.scale));
-        assert_true(!n_wide || (char *)a.scale >= (char *)a.lo + TOKENS * 32 * n_wide);
+        assert_true(a.hi + codes <= (n_outliers ? a.lo : (int8_t *)a.scale));
+        assert_true(!n_outliers || (char *)a.scale >= (char *)a.lo + TOKENS * 32 * n_outliers);
         assert_true((char *)(a.half + groups) <= (char *)a.pair);
         assert_true((char *)(a.pair + groups) <= memory + bytes);
         tg_a8 row = tg_a8_from(&a, 2);
@@ -113,7 +113,7 @@ static void rows_of_activations_do_not_overlap(void **state)
         assert_ptr_equal(row.scale, a.scale + 2 * a.padded / 32);
         assert_ptr_equal(row.half, a.half + 2 * a.padded / 32);
         assert_ptr_equal(row.pair, a.pair + 2 * a.padded / 32);
-        assert_ptr_equal(row.lo, n_wide ? a.lo + 2 * 32 * n_wide : NULL);
+        assert_ptr_equal(row.lo, n_outliers ? a.lo + 2 * 32 * n_outliers : NULL);
     }
 }
 

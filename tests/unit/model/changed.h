@@ -10,7 +10,7 @@
 /* A checkpoint and what it was understood as; NULL and a message where it was refused. */
 typedef struct opened {
     tg_checkpoint *c;
-    tg_blueprint *b;
+    tg_loaded_checkpoint *b;
     const tg_hparams *h;
     tg_status status;
     tg_err e;
@@ -21,14 +21,14 @@ static inline opened open_path(const char *path)
     opened o = {0};
     begin_log();
     o.status = tg_checkpoint_open(&o.c, path, &o.e);
-    if (o.status == TG_OK) o.status = tg_blueprint_open(&o.b, o.c, &o.e);
-    if (o.b) o.h = tg_blueprint_hparams(o.b);
+    if (o.status == TG_OK) o.status = tg_loaded_checkpoint_open(&o.b, o.c, &o.e);
+    if (o.b) o.h = tg_loaded_checkpoint_hparams(o.b);
     return o;
 }
 
 static inline void close_opened(opened *o)
 {
-    tg_blueprint_free(o->b);
+    tg_loaded_checkpoint_free(o->b);
     tg_checkpoint_close(o->c);
     tg_log_set_sink(NULL, NULL);
 }
@@ -99,7 +99,7 @@ static inline void print_graph(const opened *o, int32_t max_length, tg_buf *out)
 {
     tg_err e = {0};
     tg_graph *g = NULL;
-    if (tg_blueprint_build(o->b, max_length, &g, &e) != TG_OK) fail_msg("%s", e.msg);
+    if (tg_loaded_checkpoint_build(o->b, max_length, &g, &e) != TG_OK) fail_msg("%s", e.msg);
     tg_graph_print(g, out);
     tg_graph_free(g);
 }

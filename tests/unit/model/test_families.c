@@ -95,7 +95,7 @@ static void what_is_not_said_is_what_the_class_says(void **state)
     close_opened(&o);
     o = open_ok(PARITY "gemma2-plain", "{\"attn_logit_softcapping\": \"(absent)\", "
                                        "\"final_logit_softcapping\": null}");
-    assert_true(o.h->attn_cap == 50 && o.h->logit_cap == 0);
+    assert_true(o.h->attn_softcap == 50 && o.h->logit_softcap == 0);
     close_opened(&o);
     o = open_ok(PARITY "smollm3-plain", "{\"no_rope_layers\": \"(absent)\"}");
     for (int32_t l = 0; l < 4; l++)

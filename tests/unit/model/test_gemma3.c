@@ -10,7 +10,7 @@ static void sizes_are_read_from_both_kinds_of_files(void **state)
     static const char *const names[] = {"gemma3-pattern6", "gemma3-pattern6/model.gguf"};
     for (size_t i = 0; i < 2; i++) {
         opened o = open_tiny(names[i]);
-        assert_string_equal(tg_blueprint_arch(o.b)->name, "gemma3");
+        assert_string_equal(tg_loaded_checkpoint_arch(o.b)->name, "gemma3");
         assert_int_equal(o.h->n_layers, 7);
         assert_int_equal(o.h->width, 32);
         assert_int_equal(o.h->n_heads, 2);
@@ -114,10 +114,12 @@ static void norms_of_folders_need_one_added_and_those_of_gguf_do_not(void **stat
                                            TG_W_K_NORM};
     opened hf = open_tiny("gemma3-pattern6"), gguf = open_tiny("gemma3-pattern6/model.gguf");
     for (size_t i = 0; i < TG_COUNT(norms); i++) {
-        assert_int_equal(tg_blueprint_find_weight(hf.b, norms[i], 0)->order.fix, TG_FIX_ADD_ONE);
-        assert_int_equal(tg_blueprint_find_weight(gguf.b, norms[i], 0)->order.fix, TG_FIX_NONE);
+        assert_int_equal(tg_loaded_checkpoint_find_weight(hf.b, norms[i], 0)->order.fix,
+                         TG_FIX_ADD_ONE);
+        assert_int_equal(tg_loaded_checkpoint_find_weight(gguf.b, norms[i], 0)->order.fix,
+                         TG_FIX_NONE);
     }
-    assert_int_equal(tg_blueprint_find_weight(gguf.b, TG_W_Q, 0)->order.fix, TG_FIX_NONE);
+    assert_int_equal(tg_loaded_checkpoint_find_weight(gguf.b, TG_W_Q, 0)->order.fix, TG_FIX_NONE);
     close_opened(&gguf);
     close_opened(&hf);
 }

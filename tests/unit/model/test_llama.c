@@ -11,7 +11,7 @@ static void sizes_are_read_from_both_kinds_of_files(void **state)
     static const char *const names[] = {"llama-bf16", "llama-bf16/model.gguf"};
     for (size_t i = 0; i < 2; i++) {
         opened o = open_tiny(names[i]);
-        assert_string_equal(tg_blueprint_arch(o.b)->name, "llama");
+        assert_string_equal(tg_loaded_checkpoint_arch(o.b)->name, "llama");
         assert_int_equal(o.h->n_layers, 2);
         assert_int_equal(o.h->width, 64);
         assert_int_equal(o.h->n_heads, 4);
@@ -253,7 +253,7 @@ static void promised_biases_must_be_there(void **state)
                   WORDS("mlp_bias", "model.layers.0.mlp.gate_proj.bias"));
     /* and biases that are there count whatever the flag says */
     opened o = open_changed("llama-bias", "{\"attention_bias\": false}");
-    assert_non_null(tg_blueprint_find_weight(o.b, TG_W_Q_BIAS, 1)->tensor);
+    assert_non_null(tg_loaded_checkpoint_find_weight(o.b, TG_W_Q_BIAS, 1)->tensor);
     close_opened(&o);
 }
 
@@ -366,7 +366,8 @@ static void smollm2_is_understood(void **state)
     assert_int_equal(o.h->n_vocab, 49152);
     assert_int_equal(o.h->max_positions, 8192);
     assert_true(o.h->ropes[0].theta == 100000 && o.h->is_tied && o.h->norm_eps == 1e-5f);
-    assert_int_equal(tg_blueprint_find_weight(o.b, TG_W_Q, 29)->order.fix, TG_FIX_UNPERMUTE_Q);
+    assert_int_equal(tg_loaded_checkpoint_find_weight(o.b, TG_W_Q, 29)->order.fix,
+                     TG_FIX_UNPERMUTE_Q);
     assert_string_equal(test_log, "");
     close_opened(&o);
 }

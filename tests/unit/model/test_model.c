@@ -60,10 +60,10 @@ static void the_plain_file_is_accepted(void **state)
     if (o.status != TG_OK) fail_msg("%s", o.e.msg);
     assert_int_equal(o.h->n_vocab, 20);
     assert_int_equal(o.h->n_embed_rows, 20);
-    const tg_found_weight *down = tg_blueprint_find_weight(o.b, TG_W_DOWN, 0);
+    const tg_found_weight *down = tg_loaded_checkpoint_find_weight(o.b, TG_W_DOWN, 0);
     assert_int_equal(down->tensor->dims[1], 24);
-    assert_null(tg_blueprint_find_weight(o.b, TG_W_HEAD, 0)->tensor);
-    assert_null(tg_blueprint_find_weight(o.b, TG_W_Q_BIAS, 0)->tensor);
+    assert_null(tg_loaded_checkpoint_find_weight(o.b, TG_W_HEAD, 0)->tensor);
+    assert_null(tg_loaded_checkpoint_find_weight(o.b, TG_W_Q_BIAS, 0)->tensor);
     close_opened(&o);
 }
 
@@ -71,14 +71,14 @@ static void shapes_are_said_by_role_and_layer(void **state)
 {
     (void)state;
     opened o = open_tensors(llama, N_LLAMA);
-    tg_weight_shape s = tg_blueprint_weight_shape(o.b, TG_W_GATE, 0, 64);
+    tg_weight_shape s = tg_loaded_checkpoint_weight_shape(o.b, TG_W_GATE, 0, 64);
     assert_true(s.is_present && s.rows == 24 && s.cols == 16);
-    s = tg_blueprint_weight_shape(o.b, TG_W_ATTN_NORM, 0, 64);
+    s = tg_loaded_checkpoint_weight_shape(o.b, TG_W_ATTN_NORM, 0, 64);
     assert_true(s.is_present && s.rows == 16 && s.cols == 1);
-    s = tg_blueprint_weight_shape(o.b, TG_W_ROPE_0, 0, 64);
+    s = tg_loaded_checkpoint_weight_shape(o.b, TG_W_ROPE_0, 0, 64);
     assert_true(s.is_present && s.rows == 64 && s.cols == 8);
-    assert_false(tg_blueprint_weight_shape(o.b, TG_W_ROPE_1, 0, 64).is_present);
-    assert_false(tg_blueprint_weight_shape(o.b, TG_W_HEAD, 0, 64).is_present);
+    assert_false(tg_loaded_checkpoint_weight_shape(o.b, TG_W_ROPE_1, 0, 64).is_present);
+    assert_false(tg_loaded_checkpoint_weight_shape(o.b, TG_W_HEAD, 0, 64).is_present);
     close_opened(&o);
 }
 
@@ -96,7 +96,7 @@ static void an_untied_head_must_be_there(void **state)
                   WORDS("1 tensor is missing", "'lm_head.weight'"));
     opened o = open_changed("llama-gqa2-untied", "{\"tie_word_embeddings\": true}");
     if (o.status != TG_OK) fail_msg("%s", o.e.msg); /* a copy beside a tied head is not used */
-    assert_null(tg_blueprint_find_weight(o.b, TG_W_HEAD, 0)->tensor);
+    assert_null(tg_loaded_checkpoint_find_weight(o.b, TG_W_HEAD, 0)->tensor);
     close_opened(&o);
 }
 
@@ -166,8 +166,8 @@ static void a_bias_of_some_layers_is_needed_in_all(void **state)
 {
     (void)state;
     opened o = open_tiny("llama-bias");
-    assert_non_null(tg_blueprint_find_weight(o.b, TG_W_K_BIAS, 0)->tensor);
-    assert_non_null(tg_blueprint_find_weight(o.b, TG_W_DOWN_BIAS, 1)->tensor);
+    assert_non_null(tg_loaded_checkpoint_find_weight(o.b, TG_W_K_BIAS, 0)->tensor);
+    assert_non_null(tg_loaded_checkpoint_find_weight(o.b, TG_W_DOWN_BIAS, 1)->tensor);
     close_opened(&o);
     /* one layer more than the file has: its norms and matrices are missing, and its biases */
     check_refused(open_changed("llama-bias", "{\"num_hidden_layers\": 3}"), TG_E_CORRUPT,
@@ -201,17 +201,17 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state)
         int64_t before = tg_mem_n_alive();
         tg_status s = TG_E_NOMEM;
         for (int64_t n = 0; s != TG_OK; n++) {
-            tg_blueprint *b = NULL;
+            tg_loaded_checkpoint *b = NULL;
             tg_graph *g = NULL;
             tg_err e = {0};
             assert_true(n < 10000);
             tg_mem_fail_after(n);
-            s = tg_blueprint_open(&b, c, &e);
-            if (s == TG_OK) s = tg_blueprint_build(b, 64, &g, &e);
+            s = tg_loaded_checkpoint_open(&b, c, &e);
+            if (s == TG_OK) s = tg_loaded_checkpoint_build(b, 64, &g, &e);
             tg_mem_fail_after(-1);
             if (s != TG_OK && s != TG_E_NOMEM) fail_msg("allocation %d: %s", (int)n, e.msg);
             tg_graph_free(g);
-            tg_blueprint_free(b);
+            tg_loaded_checkpoint_free(b);
             assert_int_equal(tg_mem_n_alive(), before);
         }
         tg_checkpoint_close(c);

@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "check.h"
 #include "run/exec.h"
-#include "run/seen.h"
+#include "run/token_counts.h"
 
 #include <math.h>
 
@@ -216,17 +216,17 @@ static void seen_tokens_are_sorted_and_counted(void **state)
     (void)state;
     static const int32_t prompt[] = {5, 3, 5, 9}, answer[] = {3, 1, 3};
     tg_arena a = {0};
-    tg_seen s;
-    assert_int_equal(tg_seen_init(&s, &a, 8, NULL), TG_OK);
+    tg_token_counts s;
+    assert_int_equal(tg_token_counts_init(&s, &a, 8, NULL), TG_OK);
     for (size_t i = 0; i < TG_COUNT(prompt); i++)
-        tg_seen_add(&s, prompt[i], false);
+        tg_token_counts_add(&s, prompt[i], false);
     for (size_t i = 0; i < TG_COUNT(answer); i++)
-        tg_seen_add(&s, answer[i], true);
+        tg_token_counts_add(&s, answer[i], true);
     static const int32_t ids[] = {1, 3, 5, 9}, counts[] = {1, 2, 0, 0};
     assert_int_equal(s.n, 4);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(s.entries[i].id, ids[i]);
-        assert_int_equal(s.entries[i].n_answer, counts[i]);
+        assert_int_equal(s.entries[i].n_completion, counts[i]);
         assert_int_equal(s.entries[i].is_seen, 1);
     }
     tg_arena_deinit(&a);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx512_yard.c - the yardsticks with 512-bit registers. */
+ * avx512_peak.c - the yardsticks with 512-bit registers. */
 #include "kernel/avx512.h"
 
-enum { N_SUMS = 8, N_DOTS = TG_YARD_BYTES / 64 }; /* independent, to hide a latency of 4-5 cycles */
+enum { N_SUMS = 8, N_DOTS = TG_PEAK_BYTES / 64 }; /* independent, to hide a latency of 4-5 cycles */
 
 uint64_t tg_avx512_sum_words(const uint64_t *p, int64_t n)
 {

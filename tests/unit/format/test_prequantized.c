@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_shipped.c - quantized Hugging Face weights: words of hand-made files and what they mean,
- * the types that hold them, and files that contradict themselves. That whole models agree with
- * transformers is tests/parity's, whose models shipped-* are read here too. */
+ * test_prequantized.c - quantized Hugging Face weights: words of hand-made files and what they
+ * mean, the types that hold them, and files that contradict themselves. That whole models agree
+ * with transformers is tests/parity's, whose models prequantized-* are read here too. */
 #include "check.h"
-#include "format/shipped.h"
-#include "format/shipping.h"
+#include "format/prequant_matrix.h"
+#include "format/prequantized.h"
 #include "format_files.h"
 
 typedef struct shipped_fixture {
     char *dir;
     tg_checkpoint *c;
-    tg_shipping *s;
+    tg_prequantized *s;
     tg_status status;
     tg_err e;
 } shipped_fixture;
@@ -22,13 +22,13 @@ static shipped_fixture open_folder(char *dir)
     if (tg_checkpoint_open(&f.c, dir, &f.e) != TG_OK) fail_msg("%s", f.e.msg);
     const json_t *about =
         json_object_get(tg_checkpoint_get_json(f.c, TG_HF_CONFIG), "quantization_config");
-    f.status = tg_shipping_new(&f.s, f.c, about, &f.e);
+    f.status = tg_prequantized_new(&f.s, f.c, about, &f.e);
     return f;
 }
 
 static void close_folder(shipped_fixture *f, bool is_made)
 {
-    tg_shipping_free(f->s);
+    tg_prequantized_free(f->s);
     tg_checkpoint_close(f->c);
     if (is_made) remove_folder(f->dir);
 }
@@ -52,7 +52,7 @@ static shipped_fixture open_made(const char *about, const char *header, const vo
 static const tg_tensor *find_a(const shipped_fixture *f)
 {
     if (f->status != TG_OK) fail_msg("%s", f->e.msg);
-    const tg_tensor *t = tg_shipping_find(f->s, TG_STR("a.weight"));
+    const tg_tensor *t = tg_prequantized_find(f->s, TG_STR("a.weight"));
     assert_non_null(t);
     return t;
 }
@@ -61,7 +61,7 @@ static void read_row(const tg_tensor *t, int64_t row, float *out)
 {
     uint8_t made[1024];
     assert_true(tg_dtype_row_bytes(t->dtype, t->dims[1]) <= sizeof made);
-    tg_shipped_read(t, row, made);
+    tg_prequant_matrix_read(t, row, made);
     tg_dtype_unpack(t->dtype, made, out, t->dims[1]);
 }
 
@@ -170,10 +170,10 @@ static void scales_without_a_quantized_weight_are_a_warning(void **state) /* C33
         "\"a.weight_scale_inv\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[32,36]}}",
         bytes, sizeof bytes);
     if (f.status != TG_OK) fail_msg("%s", f.e.msg);
-    assert_null(tg_shipping_find(f.s, TG_STR("a.weight")));
+    assert_null(tg_prequantized_find(f.s, TG_STR("a.weight")));
     assert_non_null(strstr(test_log, "such as 'a.weight_scale_inv'"));
-    assert_true(tg_shipping_is_side(TG_STR("a.weight_scale_inv")));
-    assert_false(tg_shipping_is_side(TG_STR("a.weight")));
+    assert_true(tg_prequantized_is_side(TG_STR("a.weight_scale_inv")));
+    assert_false(tg_prequantized_is_side(TG_STR("a.weight")));
     close_folder(&f, true);
 }
 
@@ -293,11 +293,11 @@ static void the_smallest_exact_type_is_chosen(void **state)
     };
     for (size_t i = 0; i < TG_COUNT(want); i++) {
         char path[100];
-        snprintf(path, sizeof path, "tests/parity/models/shipped-%.20s", want[i].folder);
+        snprintf(path, sizeof path, "tests/parity/models/prequantized-%.20s", want[i].folder);
         shipped_fixture f = open_folder(path);
         if (f.status != TG_OK) fail_msg("%s", f.e.msg);
         const tg_tensor *t =
-            tg_shipping_find(f.s, TG_STR("model.layers.0.self_attn.o_proj.weight"));
+            tg_prequantized_find(f.s, TG_STR("model.layers.0.self_attn.o_proj.weight"));
         assert_non_null(t);
         if (t->dtype != want[i].dtype) fail_msg("%s becomes %s", path, tg_dtype_get_name(t->dtype));
         assert_string_equal(test_log, "");

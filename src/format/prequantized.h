@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * shipping.h - weights that a Hugging Face folder ships quantized: GPTQ, AWQ, fp8, int8.
+ * prequantized.h - weights that a Hugging Face folder ships quantized: GPTQ, AWQ, fp8, int8.
  *
  * Such a folder has for one matrix several tensors, named after it: codes, scales, zeros, the group
  * of each column. config.json's quantization_config says how they belong together. Here they become
@@ -22,25 +22,25 @@
  *
  * What activations would be rounded to (dynamic or static scales of inputs) is not done: they stay
  * as exact as the export says. Every other method is refused by its name. */
-#ifndef TG_FORMAT_SHIPPING_H
-#define TG_FORMAT_SHIPPING_H
+#ifndef TG_FORMAT_PREQUANTIZED_H
+#define TG_FORMAT_PREQUANTIZED_H
 
 #include "format/checkpoint.h"
 
-typedef struct tg_shipping tg_shipping;
+typedef struct tg_prequantized tg_prequantized;
 
 /* `about` is the value of quantization_config; both are borrowed until free. Every matrix is looked
  * at: a scale that is missing, a shape that does not fit, a group that is not there is an error
  * that names the tensor. */
-TG_MUST_USE tg_status tg_shipping_new(tg_shipping **out, const tg_checkpoint *c,
-                                      const json_t *about, tg_err *e);
-void tg_shipping_free(tg_shipping *s); /* accepts NULL */
+TG_MUST_USE tg_status tg_prequantized_new(tg_prequantized **out, const tg_checkpoint *c,
+                                          const json_t *about, tg_err *e);
+void tg_prequantized_free(tg_prequantized *s); /* accepts NULL */
 
 /* The matrix of this name, NULL when it is not shipped quantized. */
-const tg_tensor *tg_shipping_find(const tg_shipping *s, tg_str name);
+const tg_tensor *tg_prequantized_find(const tg_prequantized *s, tg_str name);
 /* The matrix whose codes the tensor of this name holds; NULL when it is none. */
-const tg_tensor *tg_shipping_find_codes(const tg_shipping *s, tg_str name);
+const tg_tensor *tg_prequantized_find_codes(const tg_prequantized *s, tg_str name);
 /* Is it what stands beside codes (scales, zeros, ...)? That is no surplus, whether used or not. */
-bool tg_shipping_is_side(tg_str name);
+bool tg_prequantized_is_side(tg_str name);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * habit.c - questions to a template.
+ * capabilities.c - questions to a template.
  *
  * The words asked with are such that no template has them; what a template does to text (trimming,
  * lowering roles) leaves them as they are. */
-#include "chat/habit.h"
+#include "chat/capabilities.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -77,7 +77,7 @@ static bool is_list_shown(const probe *p)
            has(p, "\"text\":\"Qneedle") || has(p, "\\\"text\\\": \\\"Qneedle");
 }
 
-static void ask_content(probe *p, tg_habits *h, tg_role role, bool has_tools)
+static void ask_content(probe *p, tg_template_capabilities *h, tg_role role, bool has_tools)
 {
     char turn[800];
     print_turn(turn, sizeof turn, role, "\"Qneedle\"");
@@ -115,7 +115,8 @@ static bool takes_call(probe *p, const char *blank, bool is_text, bool *is_rende
 
 /* Text is taken where it gives what its object gives, or an object cannot be given: a template that
  * writes arguments in a form of its own may put text into it as it is. */
-static void ask_arguments(probe *p, tg_habits *h, const char *blank, bool *is_rendered)
+static void ask_arguments(probe *p, tg_template_capabilities *h, const char *blank,
+                          bool *is_rendered)
 {
     h->takes_object = takes_call(p, blank, false, is_rendered);
     tg_buf of_object = p->text;
@@ -126,7 +127,7 @@ static void ask_arguments(probe *p, tg_habits *h, const char *blank, bool *is_re
     tg_buf_deinit(&of_object);
 }
 
-static void ask_calls(probe *p, tg_habits *h)
+static void ask_calls(probe *p, tg_template_capabilities *h)
 {
     static const char *const blanks[] = {
         [TG_BLANK_ABSENT] = "",
@@ -147,10 +148,11 @@ static void ask_calls(probe *p, tg_habits *h)
     }
 }
 
-tg_status tg_habits_find(tg_habits *out, const tg_template *t, json_t *tokens, tg_err *e)
+tg_status tg_template_capabilities_find(tg_template_capabilities *out, const tg_template *t,
+                                        json_t *tokens, tg_err *e)
 {
     probe p = {.t = t, .tokens = tokens, .e = e, .status = TG_OK};
-    *out = (tg_habits){.blank = TG_BLANK_ABSENT};
+    *out = (tg_template_capabilities){.blank = TG_BLANK_ABSENT};
     for (int role = 0; role < TG_ROLE_COUNT; role++) {
         ask_content(&p, out, (tg_role)role, role == TG_ROLE_TOOL);
         if (!out->takes_text[role] && !out->takes_parts[role]) /* some render nothing without */

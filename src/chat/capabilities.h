@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * habit.h - what the template of a model takes, and conversations brought into that form.
+ * capabilities.h - what the template of a model takes, and conversations brought into that form.
  *
  * Templates are programs, so the only way to know is to run them: each question is a small
  * conversation with a word that must come out again, and not inside a printed list. */
-#ifndef TG_CHAT_HABIT_H
-#define TG_CHAT_HABIT_H
+#ifndef TG_CHAT_CAPABILITIES_H
+#define TG_CHAT_CAPABILITIES_H
 
 #include "jinja/template.h"
 
@@ -20,21 +20,23 @@ typedef enum tg_role {
 /* What stands for the content of a message that only calls tools. */
 typedef enum tg_blank { TG_BLANK_ABSENT, TG_BLANK_NULL, TG_BLANK_EMPTY } tg_blank;
 
-typedef struct tg_habits {
+typedef struct tg_template_capabilities {
     bool takes_text[TG_ROLE_COUNT];  /* content that is a string */
     bool takes_parts[TG_ROLE_COUNT]; /* content that is a list of text parts */
     bool takes_object, takes_json;   /* arguments of a call: an object; its text */
     tg_blank blank;
-} tg_habits;
+} tg_template_capabilities;
 
 /* `tokens` is an object of variables every rendering has: the special tokens. Fails only for want
  * of memory: a template that refuses a question does not take what was asked. */
-TG_MUST_USE tg_status tg_habits_find(tg_habits *out, const tg_template *t, json_t *tokens,
-                                     tg_err *e);
+TG_MUST_USE tg_status tg_template_capabilities_find(tg_template_capabilities *out,
+                                                    const tg_template *t, json_t *tokens,
+                                                    tg_err *e);
 
 /* A copy of the messages as the template takes them; chat.h lists what is done. The caller owns
  * *out. */
-TG_MUST_USE tg_status tg_habits_shape(json_t **out, const tg_habits *h, const json_t *messages,
-                                      tg_err *e);
+TG_MUST_USE tg_status tg_template_capabilities_shape(json_t **out,
+                                                     const tg_template_capabilities *h,
+                                                     const json_t *messages, tg_err *e);
 
 #endif

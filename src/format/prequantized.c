@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * shipping.c - which tensors of a folder are codes of matrices. quantization_config names the
- * *method*, a family of codings (shipped.h). */
-#include "format/shipping.h"
+ * prequantized.c - which tensors of a folder are codes of matrices. quantization_config names the
+ * *method*, a family of codings (prequant_matrix.h). */
+#include "format/prequantized.h"
 
 #include "base/log.h"
-#include "format/shipped.h"
+#include "format/prequant_matrix.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 enum { MAX_CODINGS = 3, NAME_BYTES = 200 };
 
-struct tg_shipping {
+struct tg_prequantized {
     const char *file; /* config.json, for messages */
     const struct method *method;
-    tg_shipped_folder folder;
+    tg_prequant_folder folder;
     tg_tensor *tensors; /* [n] the matrices under their plain names */
     tg_str *codes;      /* [n] the names of their codes */
     int32_t n;
@@ -25,8 +25,9 @@ struct tg_shipping {
 typedef struct method {
     const char *name;
     const tg_coding *codings[MAX_CODINGS];
-    tg_status (*read)(tg_shipping *s, const json_t *about, tg_err *e); /* NULL: nothing to read */
-    const char *const *keys; /* of quantization_config that are understood; NULL-terminated */
+    tg_status (*read)(tg_prequantized *s, const json_t *about,
+                      tg_err *e); /* NULL: nothing to read */
+    const char *const *keys;      /* of quantization_config that are understood; NULL-terminated */
 } method;
 
 /* ---- matrices of a folder */
@@ -40,7 +41,7 @@ static tg_str find_stem(tg_str name, const char *part)
     return (tg_str){name.ptr, is_end ? name.len - n : 0};
 }
 
-static tg_status add_matrices(tg_shipping *s, tg_err *e)
+static tg_status add_matrices(tg_prequantized *s, tg_err *e)
 {
     int32_t n = tg_checkpoint_n_tensors(s->folder.c);
     s->tensors = TG_ARENA_ARRAY(&s->arena, tg_tensor, n);
@@ -55,7 +56,7 @@ static tg_status add_matrices(tg_shipping *s, tg_err *e)
             const tg_coding *c = s->method->codings[k];
             tg_str stem = find_stem(t->name, c->codes);
             if (!stem.len || t->dtype != c->dtype) continue;
-            TG_TRY(tg_shipped_new(&s->tensors[s->n], &s->folder, c, t, &s->arena, e));
+            TG_TRY(tg_prequant_matrix_new(&s->tensors[s->n], &s->folder, c, t, &s->arena, e));
             s->codes[s->n++] = t->name;
         }
     }
@@ -73,7 +74,7 @@ static tg_status add_matrices(tg_shipping *s, tg_err *e)
 
 /* ---- methods */
 /* A number under its usual or its older name; 0 when it is absent. */
-static tg_status read_number(const tg_shipping *s, const json_t *about, const char *key,
+static tg_status read_number(const tg_prequantized *s, const json_t *about, const char *key,
                              const char *older, int64_t *out, tg_err *e)
 {
     bool is_present = false;
@@ -82,7 +83,7 @@ static tg_status read_number(const tg_shipping *s, const json_t *about, const ch
     return is_present ? TG_OK : tg_json_get_i64(about, older, out, &is_present, s->file, e);
 }
 
-static tg_status read_sizes(tg_shipping *s, const json_t *about, int32_t most_bits, tg_err *e)
+static tg_status read_sizes(tg_prequantized *s, const json_t *about, int32_t most_bits, tg_err *e)
 {
     int64_t bits;
     TG_TRY(read_number(s, about, "bits", "w_bit", &bits, e));
@@ -103,7 +104,7 @@ static tg_status read_sizes(tg_shipping *s, const json_t *about, int32_t most_bi
 }
 
 /* A string key whose value must be one of a list. */
-static tg_status check_choice(const tg_shipping *s, const json_t *object, const char *key,
+static tg_status check_choice(const tg_prequantized *s, const json_t *object, const char *key,
                               const char *const *known, int32_t *which, tg_err *e)
 {
     tg_str value = {0};
@@ -122,7 +123,7 @@ static tg_status check_choice(const tg_shipping *s, const json_t *object, const 
     return st;
 }
 
-static tg_status read_gptq(tg_shipping *s, const json_t *about, tg_err *e)
+static tg_status read_gptq(tg_prequantized *s, const json_t *about, tg_err *e)
 {
     static const char *const formats[] = {"gptq", "gptq_v2", NULL};
     int32_t which = 0;
@@ -132,7 +133,7 @@ static tg_status read_gptq(tg_shipping *s, const json_t *about, tg_err *e)
     return TG_OK;
 }
 
-static tg_status read_awq(tg_shipping *s, const json_t *about, tg_err *e)
+static tg_status read_awq(tg_prequantized *s, const json_t *about, tg_err *e)
 {
     static const char *const versions[] = {"gemm", "GEMM", NULL};
     int32_t which = 0;
@@ -141,7 +142,7 @@ static tg_status read_awq(tg_shipping *s, const json_t *about, tg_err *e)
 }
 
 /* [rows, columns] of a block that has one scale. */
-static tg_status read_block(tg_shipping *s, const json_t *list, const char *key, tg_err *e)
+static tg_status read_block(tg_prequantized *s, const json_t *list, const char *key, tg_err *e)
 {
     if (!list || json_is_null(list)) return TG_OK;
     s->folder.block_rows = json_integer_value(json_array_get(list, 0));
@@ -154,7 +155,7 @@ static tg_status read_block(tg_shipping *s, const json_t *list, const char *key,
                    key);
 }
 
-static tg_status read_fp8(tg_shipping *s, const json_t *about, tg_err *e)
+static tg_status read_fp8(tg_prequantized *s, const json_t *about, tg_err *e)
 {
     static const char *const forms[] = {"e4m3", "float8_e4m3fn", NULL};
     int32_t which = 0;
@@ -163,7 +164,7 @@ static tg_status read_fp8(tg_shipping *s, const json_t *about, tg_err *e)
 }
 
 /* What the tensors themselves say (bits, groups, blocks but for their size) is not read here. */
-static tg_status read_group(tg_shipping *s, const json_t *group, tg_err *e)
+static tg_status read_group(tg_prequantized *s, const json_t *group, tg_err *e)
 {
     static const char *const formats[] = {"pack-quantized", "int-quantized", "naive-quantized",
                                           "float-quantized", NULL};
@@ -176,7 +177,7 @@ static tg_status read_group(tg_shipping *s, const json_t *group, tg_err *e)
     return read_block(s, json_object_get(w, "block_structure"), "block_structure", e);
 }
 
-static tg_status read_compressed(tg_shipping *s, const json_t *about, tg_err *e)
+static tg_status read_compressed(tg_prequantized *s, const json_t *about, tg_err *e)
 {
     static const char *const formats[] = {"pack-quantized",  "int-quantized",   "naive-quantized",
                                           "float-quantized", "mixed-precision", NULL};
@@ -297,7 +298,7 @@ static const char *const side_parts[] = {
     "k_scale",      "v_scale",          "q_scale",      "activation_scale",
 };
 
-static tg_status find_method(tg_shipping *s, const json_t *about, tg_err *e)
+static tg_status find_method(tg_prequantized *s, const json_t *about, tg_err *e)
 {
     tg_str name = {0};
     bool is_present = false;
@@ -325,7 +326,7 @@ static bool is_key_known(const method *m, const char *key)
     return false;
 }
 
-static void warn_keys(const tg_shipping *s, const json_t *about)
+static void warn_keys(const tg_prequantized *s, const json_t *about)
 {
     const char *key;
     const json_t *v;
@@ -336,7 +337,7 @@ static void warn_keys(const tg_shipping *s, const json_t *about)
 }
 
 /* Scales of weights that are not quantized: a drafting head's, or a mistake. */
-static void warn_unused(const tg_shipping *s)
+static void warn_unused(const tg_prequantized *s)
 {
     int32_t n = 0;
     tg_str first = {0};
@@ -350,7 +351,7 @@ static void warn_unused(const tg_shipping *s)
         if (!stem.len || stem.len + 6 > sizeof weight) continue;
         memcpy(weight, stem.ptr, stem.len);
         memcpy(weight + stem.len, "weight", 6);
-        if (tg_shipping_find(s, (tg_str){weight, stem.len + 6})) continue;
+        if (tg_prequantized_find(s, (tg_str){weight, stem.len + 6})) continue;
         if (n++ == 0) first = name;
     }
     if (n > 0)
@@ -360,13 +361,14 @@ static void warn_unused(const tg_shipping *s)
 }
 /* ---- the interface */
 
-tg_status tg_shipping_new(tg_shipping **out, const tg_checkpoint *c, const json_t *about, tg_err *e)
+tg_status tg_prequantized_new(tg_prequantized **out, const tg_checkpoint *c, const json_t *about,
+                              tg_err *e)
 {
     *out = NULL;
     const char *file = tg_checkpoint_get_part_path(c, TG_HF_CONFIG);
     if (!json_is_object(about))
         return tg_fail(e, TG_E_CORRUPT, "%s: quantization_config is no object.", file);
-    tg_shipping *s = TG_NEW(tg_shipping);
+    tg_prequantized *s = TG_NEW(tg_prequantized);
     if (!s) return tg_fail_nomem(e, sizeof *s, "the quantized weights");
     s->folder.c = c;
     s->file = file;
@@ -374,7 +376,7 @@ tg_status tg_shipping_new(tg_shipping **out, const tg_checkpoint *c, const json_
     if (st == TG_OK && s->method->read) st = s->method->read(s, about, e);
     if (st == TG_OK) st = add_matrices(s, e);
     if (st != TG_OK) {
-        tg_shipping_free(s);
+        tg_prequantized_free(s);
         return st;
     }
     warn_keys(s, about);
@@ -383,26 +385,26 @@ tg_status tg_shipping_new(tg_shipping **out, const tg_checkpoint *c, const json_
     return TG_OK;
 }
 
-void tg_shipping_free(tg_shipping *s)
+void tg_prequantized_free(tg_prequantized *s)
 {
     if (!s) return;
     tg_arena_deinit(&s->arena);
     tg_mem_free(s);
 }
 
-const tg_tensor *tg_shipping_find(const tg_shipping *s, tg_str name)
+const tg_tensor *tg_prequantized_find(const tg_prequantized *s, tg_str name)
 {
     int32_t i = tg_names_find(&s->names, name);
     return i < 0 ? NULL : &s->tensors[i];
 }
 
-const tg_tensor *tg_shipping_find_codes(const tg_shipping *s, tg_str name)
+const tg_tensor *tg_prequantized_find_codes(const tg_prequantized *s, tg_str name)
 {
     int32_t i = tg_names_find(&s->code_names, name);
     return i < 0 ? NULL : &s->tensors[i];
 }
 
-bool tg_shipping_is_side(tg_str name)
+bool tg_prequantized_is_side(tg_str name)
 {
     for (size_t i = 0; i < TG_COUNT(side_parts); i++)
         if (find_stem(name, side_parts[i]).len) return true;

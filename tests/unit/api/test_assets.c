@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 Which chat templates a checkpoint brings, and which of two
  * wins: the rules of transformers 5.24 (PreTrainedTokenizerBase._from_pretrained), and GGUF's keys
  * as llama.cpp's converter writes them. */
-#include "api/papers.h"
+#include "api/assets.h"
 #include "check.h"
 #include "format_files.h"
 
@@ -50,12 +50,12 @@ static const char *save_gguf(const char *dir, const char *const (*kvs)[2], size_
     return save_buf(dir, "m.gguf", &b);
 }
 
-static tg_status read_papers(tg_papers *p, const char *path, tg_err *e)
+static tg_status read_assets(tg_assets *p, const char *path, tg_err *e)
 {
     tg_checkpoint *c = NULL;
     *e = (tg_err){0};
     if (tg_checkpoint_open(&c, path, e) != TG_OK) fail_msg("%s", e->msg);
-    tg_status s = tg_papers_read(p, c, e);
+    tg_status s = tg_assets_read(p, c, e);
     tg_checkpoint_close(c);
     return s;
 }
@@ -63,11 +63,11 @@ static tg_status read_papers(tg_papers *p, const char *path, tg_err *e)
 /* `named` is JSON on one line, or "". */
 static void assert_templates(const char *path, const char *chat, const char *named)
 {
-    tg_papers p;
+    tg_assets p;
     tg_err e;
     tg_buf line = {0};
     json_t *v = NULL;
-    if (read_papers(&p, path, &e) != TG_OK) fail_msg("%s", e.msg);
+    if (read_assets(&p, path, &e) != TG_OK) fail_msg("%s", e.msg);
     assert_string_equal(tg_buf_cstr(&p.chat), chat);
     if (p.named.len) {
         assert_int_equal(tg_json_parse(&v, tg_buf_str(&p.named), "named", &e), TG_OK);
@@ -76,14 +76,14 @@ static void assert_templates(const char *path, const char *chat, const char *nam
     assert_string_equal(tg_buf_cstr(&line), named);
     json_decref(v);
     tg_buf_deinit(&line);
-    tg_papers_deinit(&p);
+    tg_assets_deinit(&p);
 }
 
 static void assert_refused(const char *path, const char *words)
 {
-    tg_papers p;
+    tg_assets p;
     tg_err e;
-    assert_int_not_equal(read_papers(&p, path, &e), TG_OK);
+    assert_int_not_equal(read_assets(&p, path, &e), TG_OK);
     assert_says(&e, words);
 }
 
@@ -194,17 +194,17 @@ static void what_is_no_template_is_refused(void **state)
 /* C17, C36: the model of 300 ids. */
 static void assert_stops(const char *path, tg_status status, const char *stops_or_words)
 {
-    tg_papers p;
+    tg_assets p;
     tg_checkpoint *c = NULL;
     tg_err e = {0};
     tg_buf line = {0};
     if (tg_checkpoint_open(&c, path, &e) != TG_OK) fail_msg("%s", e.msg);
-    tg_status s = tg_papers_read(&p, c, &e);
+    tg_status s = tg_assets_read(&p, c, &e);
     if (s == TG_OK) {
-        s = tg_papers_check_stops(&p, c, 300, &e);
+        s = tg_assets_check_stops(&p, c, 300, &e);
         const json_t *ids = json_object_get(p.defaults, "stop_ids");
         assert_int_equal(tg_json_print(&line, ids, 0, NULL), TG_OK);
-        tg_papers_deinit(&p);
+        tg_assets_deinit(&p);
     }
     if (s != status) fail_msg("status %d instead of %d: %s", s, status, e.msg);
     if (s == TG_OK)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * wanted.c - what the last layer does after its attention is done for the wanted rows alone.
+ * output_rows.c - what the last layer does after its attention is done for the output rows alone.
  *
  * The tail begins with the rows whose logits are wanted, one of a prompt's hundreds. What comes
  * before it in the last layer, behind the last operation that must see every token, makes each row
@@ -15,19 +15,19 @@ enum { MAX_NODES = 128 };
 /* The last layer's body while it is made anew. */
 typedef struct work {
     tg_graph *g;
-    tg_block *body;
-    int32_t *picked; /* [n_values before]: the value that counts wanted rows, or TG_NONE */
+    tg_graph_block *body;
+    int32_t *picked; /* [n_values before]: the value that counts output rows, or TG_NONE */
     tg_node nodes[MAX_NODES];
     int32_t n_nodes;
 } work;
 
-/* Positions and pages are known of tokens, not of wanted rows. */
+/* Positions and pages are known of tokens, not of output rows. */
 static bool must_see_tokens(tg_op op)
 {
     return tg_op_has_kv(op) || op == TG_OP_ROPE;
 }
 
-static bool is_read_from(const tg_block *b, int32_t first, int32_t value)
+static bool is_read_from(const tg_graph_block *b, int32_t first, int32_t value)
 {
     bool is_read = b->out == value;
     for (int32_t i = first; i < b->n_nodes; i++)
@@ -36,7 +36,7 @@ static bool is_read_from(const tg_block *b, int32_t first, int32_t value)
     return is_read;
 }
 
-/* A value like `value` that counts wanted rows; false: no memory. */
+/* A value like `value` that counts output rows; false: no memory. */
 static bool add_picked(work *w, int32_t value)
 {
     tg_value_info info = w->g->values[value];
@@ -59,7 +59,7 @@ static bool pick(work *w, int32_t first, int32_t value)
 /* The body's nodes with rows picked before node `first`. */
 static bool make_nodes(work *w, int32_t first)
 {
-    const tg_block *b = w->body;
+    const tg_graph_block *b = w->body;
     memcpy(w->nodes, b->nodes, (size_t)first * sizeof *w->nodes);
     w->n_nodes = first;
     bool is_made = pick(w, first, b->in);
@@ -77,7 +77,7 @@ static bool make_nodes(work *w, int32_t first)
 }
 
 /* A copy of `from` with values of its own; false: no memory. */
-static bool copy_block(tg_graph *g, const tg_block *from, tg_block *out)
+static bool copy_block(tg_graph *g, const tg_graph_block *from, tg_graph_block *out)
 {
     int32_t n_values = g->n_values, *copy = TG_NEW_ARRAY(int32_t, n_values);
     bool is_made = copy && tg_graph_set_nodes(g, out, from->nodes, from->n_nodes);
@@ -100,25 +100,25 @@ static bool copy_block(tg_graph *g, const tg_block *from, tg_block *out)
 }
 
 /* The last layer's body, for it alone: its own already, or a copy. NULL: no memory. */
-static tg_block *take_body(tg_graph *g)
+static tg_graph_block *take_body(tg_graph *g)
 {
     int32_t last = g->n_layers - 1, body = g->layer_body[last];
     bool is_shared = false;
     for (int32_t l = 0; l < last; l++)
         is_shared |= g->layer_body[l] == body;
     if (!is_shared) return &g->bodies[body];
-    tg_block *own = &g->bodies[g->n_bodies];
-    *own = (tg_block){0};
+    tg_graph_block *own = &g->bodies[g->n_bodies];
+    *own = (tg_graph_block){0};
     if (!copy_block(g, &g->bodies[body], own)) return NULL;
     g->layer_body[last] = g->n_bodies++;
     return own;
 }
 
 /* The first node of the last layer behind all that see other tokens; 0 where the tail does not
- * begin with the wanted rows, or nothing can be saved. */
+ * begin with the output rows, or nothing can be saved. */
 static int32_t find_cut(const tg_graph *g)
 {
-    const tg_block *b = &g->bodies[g->layer_body[g->n_layers - 1]], *tail = &g->tail;
+    const tg_graph_block *b = &g->bodies[g->layer_body[g->n_layers - 1]], *tail = &g->tail;
     bool is_first = tail->n_nodes > 0 && tail->nodes[0].op == TG_OP_ROWS &&
                     tail->nodes[0].in[0] == tail->in && !is_read_from(tail, 1, tail->in);
     if (!is_first || g->n_bodies == TG_MAX_BODIES) return 0;
@@ -138,12 +138,12 @@ static bool cut(work *w, int32_t first)
     w->body->out = w->picked[w->body->out];
     if (!tg_graph_set_nodes(g, w->body, w->nodes, w->n_nodes)) return false;
     /* The tail takes what its first node made. */
-    tg_block *tail = &g->tail;
+    tg_graph_block *tail = &g->tail;
     tail->in = tail->nodes[0].out;
     return tg_graph_set_nodes(g, tail, tail->nodes + 1, tail->n_nodes - 1);
 }
 
-tg_status tg_graph_pick_wanted(tg_graph *g, tg_err *e)
+tg_status tg_graph_pick_output_rows(tg_graph *g, tg_err *e)
 {
     int32_t first = find_cut(g);
     if (first == 0) return TG_OK;
@@ -157,6 +157,6 @@ tg_status tg_graph_pick_wanted(tg_graph *g, tg_err *e)
         tg_mem_free(w->picked);
     }
     tg_mem_free(w);
-    if (!is_made) return tg_fail_nomem(e, sizeof *w, "picking the wanted rows of a graph");
+    if (!is_made) return tg_fail_nomem(e, sizeof *w, "picking the output rows of a graph");
     return tg_graph_check(g, e);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "device/many.h"
+#include "device/token_blocks.h"
 
 #include "device/profile.h"
 
@@ -13,8 +13,8 @@ enum { MIN_TOKENS = 40 };
  * half a tile more than its share. */
 enum { TILE_TOKENS = 8 };
 
-_Static_assert(TG_MANY_BLOCK_TOKENS % TILE_TOKENS == 0 &&
-                   TG_MANY_BLOCK_ROWS >= TG_MANY_BLOCK_TOKENS + TILE_TOKENS / 2,
+_Static_assert(TG_TOKEN_BLOCK_TOKENS % TILE_TOKENS == 0 &&
+                   TG_TOKEN_BLOCK_ROWS >= TG_TOKEN_BLOCK_TOKENS + TILE_TOKENS / 2,
                "a block's memory is too small for the last one");
 
 /* Instructions of a layer, and from one meeting of the threads to the next. */
@@ -54,7 +54,7 @@ static bool writes(const tg_plan *plan, const tg_instr *x, int32_t root)
 }
 
 /* Whether threads meet between instruction i - 1 and i, or a layer ends there. */
-static bool is_cut(const tg_plan *plan, const tg_many *m, int32_t i)
+static bool is_cut(const tg_plan *plan, const tg_token_blocks *m, int32_t i)
 {
     if (!m->is_block[i] || !m->is_block[i - 1] ||
         tg_op_sees_other_tokens((tg_op)plan->instrs[i].op))
@@ -68,7 +68,7 @@ static bool is_cut(const tg_plan *plan, const tg_many *m, int32_t i)
 
 /* Does a value, with all that is written over it, live within one stretch? Then each thread has a
  * copy of its own, of a block's rows. */
-static bool is_local(const tg_plan *plan, const tg_many *m, int32_t root)
+static bool is_local(const tg_plan *plan, const tg_token_blocks *m, int32_t root)
 {
     int32_t first = TG_NONE, last = TG_NONE;
     if (plan->values[root].offset < 0 || plan->values[root].dim != TG_DIM_T) return false;
@@ -102,7 +102,7 @@ typedef struct touched {
     bool is_in[TG_MAX_INSTRS];
 } touched;
 
-static void touch(touched *t, const tg_plan *plan, const tg_many *m, int32_t value)
+static void touch(touched *t, const tg_plan *plan, const tg_token_blocks *m, int32_t value)
 {
     if (value == TG_NONE || m->offsets[value] != TG_NONE) return;
     int32_t root = root_of(plan, value);
@@ -125,8 +125,8 @@ static bool end_stretch(touched *t, const tg_plan *plan)
     return is_conflict;
 }
 
-/* Goes through the stretches as tg_many_run does. */
-static bool has_conflict(const tg_plan *plan, const tg_many *m)
+/* Goes through the stretches as tg_token_blocks_run does. */
+static bool has_conflict(const tg_plan *plan, const tg_token_blocks *m)
 {
     touched t = {.n = 0};
     bool is_conflict = false;
@@ -146,27 +146,27 @@ static bool has_conflict(const tg_plan *plan, const tg_many *m)
     return end_stretch(&t, plan) || is_conflict;
 }
 
-size_t tg_many_bytes(const tg_plan *plan)
+size_t tg_token_blocks_bytes(const tg_plan *plan)
 {
     return (size_t)plan->n_values * sizeof(int64_t) + (size_t)plan->n_instrs * sizeof(bool);
 }
 
 /* The arena's layout, scaled down to a block's rows, is a layout of the block: values that do not
  * overlap still do not, for each begins at its offset divided by one number and rounded down to 64,
- * and its bytes, a multiple of TG_MANY_BLOCK_ROWS floats, are whole lines. A plan of fewer tokens
+ * and its bytes, a multiple of TG_TOKEN_BLOCK_ROWS floats, are whole lines. A plan of fewer tokens
  * keeps its own. */
 static int64_t scale_offset(const tg_plan *plan, int64_t offset)
 {
     int64_t tokens = plan->bucket.tokens;
-    if (tokens <= TG_MANY_BLOCK_ROWS) return offset;
-    return offset * TG_MANY_BLOCK_ROWS / tokens / 64 * 64;
+    if (tokens <= TG_TOKEN_BLOCK_ROWS) return offset;
+    return offset * TG_TOKEN_BLOCK_ROWS / tokens / 64 * 64;
 }
 
-bool tg_many_find(tg_many *out, const tg_plan *plan, void *memory)
+bool tg_token_blocks_find(tg_token_blocks *out, const tg_plan *plan, void *memory)
 {
     int64_t *offsets = memory;
     bool *is_block = (bool *)(offsets + plan->n_values);
-    *out = (tg_many){.offsets = offsets, .is_block = is_block};
+    *out = (tg_token_blocks){.offsets = offsets, .is_block = is_block};
     for (int32_t i = 0; i < plan->n_instrs; i++)
         is_block[i] = is_block_instr(plan, &plan->instrs[i]);
     for (int32_t v = 0; v < plan->n_values; v++) {
@@ -188,21 +188,21 @@ typedef struct stretch {
     int32_t n;
 } stretch;
 
-int32_t tg_many_most_plain(int32_t n_threads)
+int32_t tg_token_blocks_most_plain(int32_t n_threads)
 {
-    return n_threads == 1 ? TG_STEP_FEW_TOKENS : MIN_TOKENS * n_threads - 1;
+    return n_threads == 1 ? TG_STEP_GEMV_TOKENS : MIN_TOKENS * n_threads - 1;
 }
 
-bool tg_many_is_worth(const tg_step *s)
+bool tg_token_blocks_is_worth(const tg_step *s)
 {
-    return s->many && !s->watch && !s->show &&
-           s->counts.n_tokens > tg_many_most_plain(s->n_threads);
+    return s->token_blocks && !s->watch && !s->show &&
+           s->counts.n_tokens > tg_token_blocks_most_plain(s->n_threads);
 }
 
 /* Blocks of nearly equal size, as many for each thread. */
 static int32_t n_blocks(const tg_step *s)
 {
-    int64_t n = tg_div_up(s->counts.n_tokens, TG_MANY_BLOCK_TOKENS);
+    int64_t n = tg_div_up(s->counts.n_tokens, TG_TOKEN_BLOCK_TOKENS);
     return (int32_t)(tg_div_up(n, s->n_threads) * s->n_threads);
 }
 
@@ -225,7 +225,7 @@ static int32_t owner_of(const tg_step *s, int32_t block)
 static void make_block(tg_step *b, const tg_step *s, int32_t thread, int32_t first, int32_t end)
 {
     tg_step_private *mine = &s->privates[thread];
-    TG_ASSERT(end - first <= TG_MANY_BLOCK_ROWS);
+    TG_ASSERT(end - first <= TG_TOKEN_BLOCK_ROWS);
     *b = *s;
     b->n_threads = 1;
     b->privates = mine;
@@ -235,12 +235,12 @@ static void make_block(tg_step *b, const tg_step *s, int32_t thread, int32_t fir
     b->tokens += first;
     b->positions += first;
     b->token_rows += first;
-    b->row_tokens = mine->many.row_tokens;
+    b->row_tokens = mine->token_blocks.row_tokens;
     for (int32_t r = 0; r <= s->counts.n_rows; r++)
-        mine->many.row_tokens[r] = TG_MIN(TG_MAX(s->row_tokens[r], first), end) - first;
-    b->shared.a8_memory = mine->many.a8_memory;
-    b->shared.normed = mine->many.normed;
-    b->shared.pair = mine->many.pair;
+        mine->token_blocks.row_tokens[r] = TG_MIN(TG_MAX(s->row_tokens[r], first), end) - first;
+    b->shared.a8_memory = mine->token_blocks.a8_memory;
+    b->shared.normed = mine->token_blocks.normed;
+    b->shared.pair = mine->token_blocks.pair;
 }
 
 static void run_block(tg_step *b, const stretch *z, tg_profile *profile)
@@ -271,7 +271,7 @@ static void run_stretch(tg_step *s, stretch *z, int32_t thread)
 static void run_instr(tg_step *s, stretch *z, int32_t i, int32_t layer, int32_t thread)
 {
     const tg_instr *x = &s->plan->instrs[i];
-    bool is_block = s->many->is_block[i];
+    bool is_block = s->token_blocks->is_block[i];
     if (!is_block || tg_op_sees_other_tokens((tg_op)x->op)) run_stretch(s, z, thread);
     if (is_block) {
         z->instrs[z->n] = x;
@@ -291,7 +291,7 @@ static void run_layer(tg_step *s, stretch *z, const tg_segment *g, int32_t layer
         run_instr(s, z, g->first_instr + i, layer, thread);
 }
 
-void tg_many_run(tg_step *s, int32_t thread)
+void tg_token_blocks_run(tg_step *s, int32_t thread)
 {
     stretch z = {.n = 0};
     for (int32_t k = 0; k < s->plan->n_segments; k++) {

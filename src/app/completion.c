@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * answer.c - from a prompt to an answer.
+ * completion.c - from a prompt to an answer.
  *
  * Messages are kept as the JSON text that tg_text_render_chat takes, because that is the only form
  * in which they are ever needed: a list that grows at its end and is cut back to a length when a
  * turn fails. What an option leaves open is the model's to say, and what the model leaves open
  * is greedy; that order stands in tg_sampling_choose and nowhere else. */
-#include "app/answer.h"
+#include "app/completion.h"
 
 #include "base/json.h"
 #include "base/os.h"
@@ -99,7 +99,7 @@ tg_sampling tg_sampling_choose(const tg_session *s, const tg_args *a)
 }
 
 /* max_tokens 0 is "until the row is full" to the engine, and what no -n means here. */
-tg_request_options tg_answer_options(const tg_session *s, const tg_args *a)
+tg_request_options tg_completion_options(const tg_session *s, const tg_args *a)
 {
     return (tg_request_options){
         .sampling = tg_sampling_choose(s, a),
@@ -116,7 +116,7 @@ tg_request_options tg_answer_options(const tg_session *s, const tg_args *a)
 static bool take_text(void *context, const char *text, size_t n_bytes, const int32_t *ids,
                       int32_t n_ids)
 {
-    tg_answer *x = context;
+    tg_completion *x = context;
     (void)ids;
     (void)n_ids;
     tg_buf_add(&x->text, text, n_bytes);
@@ -126,8 +126,8 @@ static bool take_text(void *context, const char *text, size_t n_bytes, const int
 }
 
 /* Steps here and not in tg_request_wait, so that a signal is heard while a long prompt is read. */
-tg_status tg_answer_run(tg_answer *x, tg_session *s, const int32_t *ids, int32_t n_ids,
-                        tg_request_options *o, tg_err *e)
+tg_status tg_completion_run(tg_completion *x, tg_session *s, const int32_t *ids, int32_t n_ids,
+                            tg_request_options *o, tg_err *e)
 {
     o->on_text = take_text;
     o->context = x;
@@ -143,7 +143,7 @@ tg_status tg_answer_run(tg_answer *x, tg_session *s, const int32_t *ids, int32_t
 }
 
 /* The request refers to the callback's context, which is the answer: it goes first. */
-void tg_answer_deinit(tg_answer *x)
+void tg_completion_deinit(tg_completion *x)
 {
     tg_request_free(x->request);
     x->request = NULL;
@@ -151,15 +151,15 @@ void tg_answer_deinit(tg_answer *x)
 }
 
 /* Cached tokens were not computed, and would make the prompt look as fast as it was not. */
-double tg_answer_prompt_speed(const tg_request_stats *s)
+double tg_completion_prompt_speed(const tg_request_stats *s)
 {
     int32_t n = s->n_prompt_tokens - s->n_cached_tokens;
     return n > 0 && s->prompt_ms > 0 ? 1000.0 * n / s->prompt_ms : NAN;
 }
 
-double tg_answer_decode_speed(const tg_request_stats *s)
+double tg_completion_decode_speed(const tg_request_stats *s)
 {
-    int32_t n = s->n_answer_tokens - 1; /* the first came with the prompt's last step */
+    int32_t n = s->n_completion_tokens - 1; /* the first came with the prompt's last step */
     return n > 0 && s->decode_ms > 0 ? 1000.0 * n / s->decode_ms : NAN;
 }
 
@@ -168,17 +168,17 @@ static void add_speed(tg_buf *b, double speed)
     if (isfinite(speed)) tg_buf_printf(b, ", %.1f tokens/s", speed);
 }
 
-void tg_answer_say_stats(const tg_session *s, const tg_request_stats *stats)
+void tg_completion_say_stats(const tg_session *s, const tg_request_stats *stats)
 {
     tg_engine_info info = tg_engine_get_info(s->engine);
     tg_buf b = {0};
     tg_buf_printf(&b, "prompt %" PRId32 " tokens", stats->n_prompt_tokens);
     if (stats->n_cached_tokens) tg_buf_printf(&b, " (%" PRId32 " cached)", stats->n_cached_tokens);
     tg_buf_printf(&b, " in %.0f ms", stats->prompt_ms);
-    add_speed(&b, tg_answer_prompt_speed(stats));
-    tg_buf_printf(&b, "; answer %" PRId32 " tokens in %.0f ms", stats->n_answer_tokens,
+    add_speed(&b, tg_completion_prompt_speed(stats));
+    tg_buf_printf(&b, "; answer %" PRId32 " tokens in %.0f ms", stats->n_completion_tokens,
                   stats->decode_ms);
-    add_speed(&b, tg_answer_decode_speed(stats));
+    add_speed(&b, tg_completion_decode_speed(stats));
     tg_say("%s; first token after %.0f ms; loaded in %.1f ms; %.0f MB at most; %" PRId32
            " threads, %s",
            tg_buf_cstr(&b), stats->ttft_ms, s->load_ms, (double)tg_memory_peak_bytes() / 1e6,

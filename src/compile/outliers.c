@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * wide.c - the table of wide groups: the lists of all weights, equal ones stored once. */
+ * outliers.c - the table of outlier groups: the lists of all weights, equal ones stored once. */
 #include "compile/compile.h"
 
 #include <inttypes.h>
@@ -24,18 +24,18 @@ static int32_t add_list(widener *w, int32_t n)
     if (n == 0) return 0;
     for (int32_t i = 0; i < w->n_weights; i++) {
         const tg_weight_entry *x = &w->weights[i];
-        if (x->n_wide == n && memcmp(get_lists(w) + x->first_wide, w->list, n_bytes) == 0)
-            return x->first_wide;
+        if (x->n_outliers == n && memcmp(get_lists(w) + x->first_outlier, w->list, n_bytes) == 0)
+            return x->first_outlier;
     }
     int32_t at = (int32_t)(w->lists.len / sizeof *w->list);
     tg_buf_add(&w->lists, w->list, n_bytes);
     return at;
 }
 
-static tg_status widen_entry(widener *w, tg_weight_entry *x, tg_choose_wide_fn *choose,
+static tg_status widen_entry(widener *w, tg_weight_entry *x, tg_choose_outliers_fn *choose,
                              void *context, tg_err *e)
 {
-    x->first_wide = x->n_wide = 0;
+    x->first_outlier = x->n_outliers = 0;
     if (x->is_plain || !tg_layout_rows[x->layout].is_quantized) return TG_OK;
     int32_t n = choose(context, x, w->n_weights, w->list);
     if (n > INT16_MAX)
@@ -44,12 +44,12 @@ static tg_status widen_entry(widener *w, tg_weight_entry *x, tg_choose_wide_fn *
                        "them: use int8 activations",
                        tg_weight_role_name((tg_weight_role)x->role), x->cols,
                        INT16_MAX * TG_GROUP_COLS);
-    x->first_wide = add_list(w, n);
-    x->n_wide = n;
+    x->first_outlier = add_list(w, n);
+    x->n_outliers = n;
     return tg_buf_check(&w->lists, e);
 }
 
-static tg_status widen_all(widener *w, tg_compiled *c, tg_choose_wide_fn *choose, void *context,
+static tg_status widen_all(widener *w, tg_compiled *c, tg_choose_outliers_fn *choose, void *context,
                            tg_err *e)
 {
     tg_program *p = &c->program;
@@ -60,15 +60,16 @@ static tg_status widen_all(widener *w, tg_compiled *c, tg_choose_wide_fn *choose
     }
     size_t n_bytes = w->lists.len;
     int32_t *lists = TG_ARENA_ARRAY(&c->arena, int32_t, n_bytes / sizeof *lists);
-    if (!lists) return tg_fail_nomem(e, n_bytes, "the lists of wide groups");
+    if (!lists) return tg_fail_nomem(e, n_bytes, "the lists of outlier groups");
     if (n_bytes) memcpy(lists, w->lists.ptr, n_bytes);
     p->weights = w->weights;
-    p->wide = lists;
-    p->n_wide = (int32_t)(n_bytes / sizeof *lists);
+    p->outliers = lists;
+    p->n_outliers = (int32_t)(n_bytes / sizeof *lists);
     return TG_OK;
 }
 
-tg_status tg_compiled_widen(tg_compiled *c, tg_choose_wide_fn *choose, void *context, tg_err *e)
+tg_status tg_compiled_set_outliers(tg_compiled *c, tg_choose_outliers_fn *choose, void *context,
+                                   tg_err *e)
 {
     widener w = {0};
     int64_t most = 1;
@@ -76,9 +77,9 @@ tg_status tg_compiled_widen(tg_compiled *c, tg_choose_wide_fn *choose, void *con
         most = TG_MAX(most, tg_div_up(c->program.weights[i].cols, TG_GROUP_COLS));
     w.list = TG_NEW_ARRAY(int32_t, most);
     w.weights = TG_ARENA_ARRAY(&c->arena, tg_weight_entry, c->program.n_weights);
-    tg_status s = w.list && w.weights
-                      ? widen_all(&w, c, choose, context, e)
-                      : tg_fail_nomem(e, (size_t)most * sizeof *w.list, "the lists of wide groups");
+    tg_status s = w.list && w.weights ? widen_all(&w, c, choose, context, e)
+                                      : tg_fail_nomem(e, (size_t)most * sizeof *w.list,
+                                                      "the lists of outlier groups");
     tg_buf_deinit(&w.lists);
     tg_mem_free(w.list);
     return s;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/seen.h"
+#include "run/token_counts.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,19 +34,19 @@ tg_status tg_sample_check(const tg_sample_params *p, tg_err *e)
     return TG_OK;
 }
 
-bool tg_sample_needs_seen(const tg_sample_params *p)
+bool tg_sample_needs_token_counts(const tg_sample_params *p)
 {
     return (p->repeat_penalty > 0 && p->repeat_penalty != 1) || p->presence != 0 ||
            p->frequency != 0;
 }
 
-tg_status tg_seen_init(tg_seen *s, tg_arena *a, int32_t room, tg_err *e)
+tg_status tg_token_counts_init(tg_token_counts *s, tg_arena *a, int32_t room, tg_err *e)
 {
-    *s = (tg_seen){.entries = TG_ARENA_ARRAY(a, tg_sample_adjust, room), .room = room};
+    *s = (tg_token_counts){.entries = TG_ARENA_ARRAY(a, tg_sample_adjust, room), .room = room};
     return s->entries ? TG_OK : tg_fail_nomem(e, (size_t)room, "the table of seen tokens");
 }
 
-void tg_seen_add(tg_seen *s, int32_t id, bool is_answer)
+void tg_token_counts_add(tg_token_counts *s, int32_t id, bool is_completion)
 {
     int32_t low = 0, high = s->n;
     while (low < high) {
@@ -63,5 +63,5 @@ void tg_seen_add(tg_seen *s, int32_t id, bool is_answer)
         *x = (tg_sample_adjust){.id = id, .is_seen = 1};
         s->n++;
     }
-    x->n_answer += is_answer;
+    x->n_completion += is_completion;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * shipped.c - how a matrix is written down as several tensors: where the code of a place and the
- * zero of a group are. Truth: the layouts as AutoGPTQ, AutoAWQ, compressed-tensors and
+ * prequant_matrix.c - how a matrix is written down as several tensors: where the code of a place
+ * and the zero of a group are. Truth: the layouts as AutoGPTQ, AutoAWQ, compressed-tensors and
  * transformers' fine-grained fp8 write them. */
-#include "format/shipped.h"
+#include "format/prequant_matrix.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 
 enum { NAME_BYTES = 200 };
 
-struct tg_shipped {
+struct tg_prequant_matrix {
     const tg_coding *coding;
     const tg_tensor *codes, *scales, *zeros, *index; /* zeros, index: NULL when there are none */
     int64_t rows, cols;
@@ -22,16 +22,16 @@ struct tg_shipped {
 };
 
 typedef struct matrix {
-    const tg_shipped_folder *from;
+    const tg_prequant_folder *from;
     tg_str stem;
-    struct tg_shipped *x;
+    struct tg_prequant_matrix *x;
 } matrix;
 
 struct tg_coding_rules {
     /* rows, cols and bits from the codes' dimensions, and what must fit them. */
     tg_status (*plan)(matrix *m, tg_err *e);
-    int32_t (*code)(const struct tg_shipped *x, int64_t row, int64_t col);
-    int32_t (*zero)(const struct tg_shipped *x, int64_t row, int64_t group);
+    int32_t (*code)(const struct tg_prequant_matrix *x, int64_t row, int64_t col);
+    int32_t (*zero)(const struct tg_prequant_matrix *x, int64_t row, int64_t group);
 };
 
 /* ---- single numbers of a tensor, at any address */
@@ -59,14 +59,14 @@ static float get_float(const tg_tensor *t, int64_t i)
 /* ---- places: where the code of a place is, and the zero of a group of a row */
 
 /* [cols bits / 32, rows]: a word holds neighbours of one row. */
-static int32_t gptq_code(const struct tg_shipped *x, int64_t row, int64_t col)
+static int32_t gptq_code(const struct tg_prequant_matrix *x, int64_t row, int64_t col)
 {
     int64_t bit = col * x->bits;
     return get_bits(x->codes, bit / 32 * x->rows + row, bit % 32, x->bits);
 }
 
 /* [groups, rows bits / 32]. The first format stores one less, and rolls over. */
-static int32_t gptq_zero(const struct tg_shipped *x, int64_t row, int64_t group)
+static int32_t gptq_zero(const struct tg_prequant_matrix *x, int64_t row, int64_t group)
 {
     int64_t bit = row * x->bits, words = x->rows * x->bits / 32;
     int32_t stored = get_bits(x->zeros, group * words + bit / 32, bit % 32, x->bits);
@@ -77,37 +77,37 @@ static int32_t gptq_zero(const struct tg_shipped *x, int64_t row, int64_t group)
 static const int32_t awq_nibbles[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 /* [cols, rows / 8] */
-static int32_t awq_code(const struct tg_shipped *x, int64_t row, int64_t col)
+static int32_t awq_code(const struct tg_prequant_matrix *x, int64_t row, int64_t col)
 {
     return get_bits(x->codes, col * (x->rows / 8) + row / 8, 4 * awq_nibbles[row % 8], 4);
 }
 
-static int32_t awq_zero(const struct tg_shipped *x, int64_t row, int64_t group)
+static int32_t awq_zero(const struct tg_prequant_matrix *x, int64_t row, int64_t group)
 {
     return get_bits(x->zeros, group * (x->rows / 8) + row / 8, 4 * awq_nibbles[row % 8], 4);
 }
 
 /* [rows, cols bits / 32], codes and zeros stored from the middle up. */
-static int32_t packed_code(const struct tg_shipped *x, int64_t row, int64_t col)
+static int32_t packed_code(const struct tg_prequant_matrix *x, int64_t row, int64_t col)
 {
     int64_t bit = col * x->bits, words = x->codes->dims[1];
     return get_bits(x->codes, row * words + bit / 32, bit % 32, x->bits) - (1 << (x->bits - 1));
 }
 
 /* [rows bits / 32, groups] */
-static int32_t packed_zero(const struct tg_shipped *x, int64_t row, int64_t group)
+static int32_t packed_zero(const struct tg_prequant_matrix *x, int64_t row, int64_t group)
 {
     int64_t bit = row * x->bits;
     return get_bits(x->zeros, bit / 32 * x->n_groups + group, bit % 32, x->bits) -
            (1 << (x->bits - 1));
 }
 
-static int32_t int8_code(const struct tg_shipped *x, int64_t row, int64_t col)
+static int32_t int8_code(const struct tg_prequant_matrix *x, int64_t row, int64_t col)
 {
     return ((const int8_t *)x->codes->data)[row * x->cols + col];
 }
 
-static int32_t int8_zero(const struct tg_shipped *x, int64_t row, int64_t group)
+static int32_t int8_zero(const struct tg_prequant_matrix *x, int64_t row, int64_t group)
 {
     return ((const int8_t *)
                 x->zeros->data)[row / x->scale_rows * x->row_stride + group * x->group_stride];
@@ -163,7 +163,7 @@ static tg_status check_matrix_of_codes(const matrix *m, tg_err *e)
 /* Scales of [groups, rows]: gptq and awq. */
 static tg_status plan_groups_first(matrix *m, tg_err *e)
 {
-    struct tg_shipped *x = m->x;
+    struct tg_prequant_matrix *x = m->x;
     const tg_tensor *t = x->scales;
     x->scale_rows = 1;
     x->row_stride = 1;
@@ -180,7 +180,7 @@ static tg_status plan_groups_first(matrix *m, tg_err *e)
 
 static tg_status plan_gptq(matrix *m, tg_err *e)
 {
-    struct tg_shipped *x = m->x;
+    struct tg_prequant_matrix *x = m->x;
     x->bits = m->from->bits;
     x->zero_shift = m->from->zero_shift;
     x->cols = x->codes->dims[0] * (32 / x->bits);
@@ -194,7 +194,7 @@ static tg_status plan_gptq(matrix *m, tg_err *e)
 
 static tg_status plan_awq(matrix *m, tg_err *e)
 {
-    struct tg_shipped *x = m->x;
+    struct tg_prequant_matrix *x = m->x;
     x->bits = m->from->bits;
     x->cols = x->codes->dims[0];
     x->rows = x->codes->dims[1] * 8;
@@ -204,7 +204,7 @@ static tg_status plan_awq(matrix *m, tg_err *e)
 /* Scales of one number, one a row, [rows, groups], or one a block. */
 static tg_status plan_rows_first(matrix *m, tg_err *e)
 {
-    struct tg_shipped *x = m->x;
+    struct tg_prequant_matrix *x = m->x;
     const tg_tensor *t = x->scales;
     int64_t r = t->n_dims > 0 ? t->dims[0] : 1, g = t->n_dims > 1 ? t->dims[1] : 1;
     int64_t block_rows = m->from->block_rows, block_cols = m->from->block_cols;
@@ -234,7 +234,7 @@ static tg_status plan_rows_first(matrix *m, tg_err *e)
 
 static tg_status plan_plain(matrix *m, tg_err *e)
 {
-    struct tg_shipped *x = m->x;
+    struct tg_prequant_matrix *x = m->x;
     x->rows = x->codes->dims[0];
     x->cols = x->codes->dims[1];
     x->bits = 8;
@@ -248,7 +248,7 @@ static tg_status plan_plain(matrix *m, tg_err *e)
 /* How many columns there are, weight_shape says: the last word may be padded. */
 static tg_status plan_packed(matrix *m, tg_err *e)
 {
-    struct tg_shipped *x = m->x;
+    struct tg_prequant_matrix *x = m->x;
     const tg_tensor *shape = find_part(m, "weight_shape"), *t = x->codes;
     int64_t sizes[2];
     if (!shape || shape->dtype != TG_DTYPE_I64 || tg_tensor_n_elems(shape) != 2)
@@ -277,7 +277,7 @@ static tg_status plan_packed(matrix *m, tg_err *e)
 }
 
 /* Every column's group is there. */
-static tg_status check_index(const struct tg_shipped *x, tg_err *e)
+static tg_status check_index(const struct tg_prequant_matrix *x, tg_err *e)
 {
     const tg_tensor *t = x->index;
     if (t->n_dims != 1 || t->dims[0] != x->cols || t->dtype != TG_DTYPE_I32)
@@ -293,7 +293,7 @@ static tg_status check_index(const struct tg_shipped *x, tg_err *e)
     return TG_OK;
 }
 
-static tg_status check_scales(const struct tg_shipped *x, tg_err *e)
+static tg_status check_scales(const struct tg_prequant_matrix *x, tg_err *e)
 {
     const tg_tensor *t = x->scales;
     bool is_float =
@@ -310,25 +310,25 @@ static tg_status check_scales(const struct tg_shipped *x, tg_err *e)
 
 /* ---- the type that holds all values */
 
-static int64_t group_of(const struct tg_shipped *x, int64_t col)
+static int64_t group_of(const struct tg_prequant_matrix *x, int64_t col)
 {
     return x->index ? (int32_t)get_word(x->index, col) : col / x->group_cols;
 }
 
-static float scale_of(const struct tg_shipped *x, int64_t row, int64_t group)
+static float scale_of(const struct tg_prequant_matrix *x, int64_t row, int64_t group)
 {
     return get_float(x->scales, row / x->scale_rows * x->row_stride + group * x->group_stride);
 }
 
 /* An index that says what the columns' order says too is none. */
-static void drop_plain_index(struct tg_shipped *x)
+static void drop_plain_index(struct tg_prequant_matrix *x)
 {
     for (int64_t c = 0; x->index && c < x->cols; c++)
         if ((int32_t)get_word(x->index, c) != c / x->group_cols) return;
     x->index = NULL;
 }
 
-static bool are_scales_f16(const struct tg_shipped *x)
+static bool are_scales_f16(const struct tg_prequant_matrix *x)
 {
     for (int64_t i = 0, n = tg_tensor_n_elems(x->scales); i < n; i++) {
         float d = get_float(x->scales, i);
@@ -337,7 +337,7 @@ static bool are_scales_f16(const struct tg_shipped *x)
     return true;
 }
 
-static tg_dtype choose_dtype(const struct tg_shipped *x)
+static tg_dtype choose_dtype(const struct tg_prequant_matrix *x)
 {
     if (!x->coding->rules->code || x->index || x->cols % 32 != 0) return TG_DTYPE_F32;
     if (x->n_groups > 1 && x->group_cols % 32 != 0) return TG_DTYPE_F32;
@@ -420,12 +420,12 @@ static tg_status fail_part(const tg_tensor *codes, tg_str stem, const char *part
                    part);
 }
 
-tg_status tg_shipped_new(tg_tensor *out, const tg_shipped_folder *from, const tg_coding *k,
-                         const tg_tensor *codes, tg_arena *arena, tg_err *e)
+tg_status tg_prequant_matrix_new(tg_tensor *out, const tg_prequant_folder *from, const tg_coding *k,
+                                 const tg_tensor *codes, tg_arena *arena, tg_err *e)
 {
     static const char weight[] = "weight";
     tg_str stem = {codes->name.ptr, codes->name.len - strlen(k->codes)};
-    struct tg_shipped *x = TG_ARENA_NEW(arena, struct tg_shipped);
+    struct tg_prequant_matrix *x = TG_ARENA_NEW(arena, struct tg_prequant_matrix);
     char *name = tg_arena_alloc(arena, stem.len + sizeof weight);
     if (!x || !name) return tg_fail_nomem(e, sizeof *x + stem.len, "a quantized weight");
     matrix m = {.from = from, .stem = stem, .x = x};
@@ -450,13 +450,13 @@ tg_status tg_shipped_new(tg_tensor *out, const tg_shipped_folder *from, const tg
                        .n_dims = 2,
                        .dims = {x->rows, x->cols},
                        .file = codes->file,
-                       .shipped = x};
+                       .prequant = x};
     return tg_tensor_plan_bytes(out, e);
 }
 
 /* ---- rows */
 
-static float value_of(const struct tg_shipped *x, int64_t row, int64_t col)
+static float value_of(const struct tg_prequant_matrix *x, int64_t row, int64_t col)
 {
     int64_t group = group_of(x, col);
     float scale = scale_of(x, row, group);
@@ -489,7 +489,7 @@ static uint8_t *write_codes(tg_dtype t, uint8_t *dst, const int32_t *q)
 
 static uint8_t *write_block(const tg_tensor *t, uint8_t *dst, int64_t row, int64_t col)
 {
-    const struct tg_shipped *x = t->shipped;
+    const struct tg_prequant_matrix *x = t->prequant;
     int64_t group = group_of(x, col);
     float scale = scale_of(x, row, group);
     int32_t zero = x->zeros ? x->coding->rules->zero(x, row, group) : 0, q[32];
@@ -501,18 +501,18 @@ static uint8_t *write_block(const tg_tensor *t, uint8_t *dst, int64_t row, int64
     return write_codes(t->dtype, dst + (is_wide ? 4 : 2), q);
 }
 
-void tg_shipped_read(const tg_tensor *t, int64_t row, void *dst)
+void tg_prequant_matrix_read(const tg_tensor *t, int64_t row, void *dst)
 {
     uint8_t *to = dst;
     row += t->first_row;
-    TG_ASSERT(row >= 0 && row < t->shipped->rows);
+    TG_ASSERT(row >= 0 && row < t->prequant->rows);
     if (t->dtype != TG_DTYPE_F32) {
         for (int64_t c = 0; c < t->dims[1]; c += 32)
             to = write_block(t, to, row, c);
         return;
     }
     for (int64_t c = 0; c < t->dims[1]; c++, to += sizeof(float)) {
-        float v = value_of(t->shipped, row, c);
+        float v = value_of(t->prequant, row, c);
         memcpy(to, &v, sizeof v);
     }
 }

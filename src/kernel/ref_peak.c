@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ref_yard.c - the yardsticks, plainly. */
+ * ref_peak.c - the yardsticks, plainly. */
 #include "kernel/ref.h"
 
 uint64_t tg_ref_sum_words(const uint64_t *p, int64_t n)
@@ -14,7 +14,7 @@ uint32_t tg_ref_sum_products(const uint8_t *u, const int8_t *s, int64_t n_rounds
 {
     uint32_t sum = 0;
     for (int64_t r = 0; r < n_rounds; r++)
-        for (int32_t i = 0; i < TG_YARD_BYTES; i++)
+        for (int32_t i = 0; i < TG_PEAK_BYTES; i++)
             sum += (uint32_t)((int32_t)u[i] * s[i % 64]);
     return sum;
 }

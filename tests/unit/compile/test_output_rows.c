@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_wanted.c - the last layer for wanted rows alone: the form of the graph, and that it is the
- * same function. */
+ * test_output_rows.c - the last layer for output rows alone: the form of the graph, and that it is
+ * the same function. */
 #include "check.h"
 #include "unit/compile/eval.h"
 #include "unit/compile/toyprogram.h"
@@ -24,10 +24,11 @@ static tg_graph *make_fused(toy t)
 static void pick(tg_graph *g)
 {
     tg_err e = {0};
-    assert_ok(tg_graph_pick_wanted(g, &e), &e);
+    assert_ok(tg_graph_pick_output_rows(g, &e), &e);
 }
 
-static void assert_dims(const tg_graph *g, const tg_block *b, int32_t from, int32_t to, tg_dim dim)
+static void assert_dims(const tg_graph *g, const tg_graph_block *b, int32_t from, int32_t to,
+                        tg_dim dim)
 {
     for (int32_t i = from; i < to; i++)
         if (b->nodes[i].out != TG_NONE) assert_int_equal(g->values[b->nodes[i].out].dim, dim);
@@ -40,10 +41,10 @@ static void behind_its_attention_the_last_layer_has_wanted_rows(void **state)
         tg_graph *g = make_fused(toys[i]);
         pick(g);
         int32_t last = g->layer_body[g->n_layers - 1], n = 0;
-        const tg_block *b = &g->bodies[last];
+        const tg_graph_block *b = &g->bodies[last];
         for (int32_t l = 0; l < g->n_layers - 1; l++) {
             assert_int_not_equal(g->layer_body[l], last);
-            const tg_block *other = &g->bodies[g->layer_body[l]];
+            const tg_graph_block *other = &g->bodies[g->layer_body[l]];
             assert_dims(g, other, 0, other->n_nodes, TG_DIM_T);
         }
         while (b->nodes[n].op != TG_OP_ATTENTION)
@@ -145,7 +146,7 @@ static void every_refused_allocation_ends_the_pass_without_a_leak(void **state)
         int64_t start = tg_mem_n_alive();
         tg_err e = {0};
         tg_mem_fail_after(n);
-        tg_status s = tg_graph_pick_wanted(g, &e);
+        tg_status s = tg_graph_pick_output_rows(g, &e);
         tg_mem_fail_after(-1);
         if (s != TG_OK) {
             assert_int_equal(s, TG_E_NOMEM);
@@ -167,5 +168,5 @@ int main(void)
         cmocka_unit_test(a_graph_without_room_for_a_body_is_left_alone),
         cmocka_unit_test(every_refused_allocation_ends_the_pass_without_a_leak),
     };
-    return cmocka_run_group_tests_name("wanted", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("output-rows", tests, NULL, NULL);
 }

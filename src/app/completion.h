@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * answer.h - a prompt on its way to an answer: the template, the sampling, the running, the times.
+ * completion.h - a prompt on its way to an answer: the template, the sampling, the running, the
+ * times.
  *
  * What generate and chat have in common. */
-#ifndef TG_APP_ANSWER_H
-#define TG_APP_ANSWER_H
+#ifndef TG_APP_COMPLETION_H
+#define TG_APP_COMPLETION_H
 
 #include "app/session.h"
 #include "app/term.h"
@@ -21,26 +22,26 @@ TG_MUST_USE tg_status tg_prompt_render(tg_tokens *out, const tg_session *s, cons
 tg_sampling tg_sampling_choose(const tg_session *s, const tg_args *a);
 
 /* Everything the options say of a request but the callback. */
-tg_request_options tg_answer_options(const tg_session *s, const tg_args *a);
+tg_request_options tg_completion_options(const tg_session *s, const tg_args *a);
 
-typedef struct tg_answer {
+typedef struct tg_completion {
     tg_term *out; /* where text is printed as it comes; NULL: nowhere */
     tg_buf text;
     tg_request *request;
     tg_request_stats stats;
-} tg_answer;
+} tg_completion;
 
 /* Runs a request to its end on this thread. A signal or a closed output ends it early, which is no
  * failure: stats.finish says so. */
-TG_MUST_USE tg_status tg_answer_run(tg_answer *x, tg_session *s, const int32_t *ids, int32_t n_ids,
-                                    tg_request_options *o, tg_err *e);
-void tg_answer_deinit(tg_answer *x);
+TG_MUST_USE tg_status tg_completion_run(tg_completion *x, tg_session *s, const int32_t *ids,
+                                        int32_t n_ids, tg_request_options *o, tg_err *e);
+void tg_completion_deinit(tg_completion *x);
 
 /* Tokens per second of the prompt's steps and of the steps after the first id; NaN where there was
  * no such step. */
-double tg_answer_prompt_speed(const tg_request_stats *s);
-double tg_answer_decode_speed(const tg_request_stats *s);
+double tg_completion_prompt_speed(const tg_request_stats *s);
+double tg_completion_decode_speed(const tg_request_stats *s);
 /* A line about it on standard error. */
-void tg_answer_say_stats(const tg_session *s, const tg_request_stats *stats);
+void tg_completion_say_stats(const tg_session *s, const tg_request_stats *stats);
 
 #endif

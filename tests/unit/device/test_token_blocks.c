@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_many.c - which values of a plan a block of tokens has for itself. That the results are the
- * same bits is test_bits' business. */
+ * test_token_blocks.c - which values of a plan a block of tokens has for itself. That the results
+ * are the same bits is test_bits' business. */
 #include "check.h"
-#include "device/many.h"
+#include "device/token_blocks.h"
 
 enum { T = 512, N_VALUES = 8, N_INSTRS = 8 };
 
@@ -17,7 +17,7 @@ typedef struct plan {
     tg_instr instrs[N_INSTRS];
     tg_segment segments[4];
     int32_t layer_refs[2];
-    tg_many many;
+    tg_token_blocks token_blocks;
     _Alignas(8) char memory[1024];
 } plan;
 
@@ -63,12 +63,12 @@ static void make_plan(plan *p)
                         .instrs = p->instrs,
                         .segments = p->segments,
                         .layer_refs = p->layer_refs};
-    assert_true(tg_many_bytes(&p->plan) <= sizeof p->memory);
+    assert_true(tg_token_blocks_bytes(&p->plan) <= sizeof p->memory);
 }
 
 static bool is_own(const plan *p, int32_t value)
 {
-    return p->many.offsets[value] != TG_NONE;
+    return p->token_blocks.offsets[value] != TG_NONE;
 }
 
 static void a_block_owns_what_no_other_stretch_reads(void **state)
@@ -76,17 +76,17 @@ static void a_block_owns_what_no_other_stretch_reads(void **state)
     (void)state;
     plan p;
     make_plan(&p);
-    assert_true(tg_many_find(&p.many, &p.plan, p.memory));
+    assert_true(tg_token_blocks_find(&p.token_blocks, &p.plan, p.memory));
     assert_false(is_own(&p, 1)); /* the stream, from layer to layer */
     assert_false(is_own(&p, 4));
     assert_false(is_own(&p, 6));
     assert_false(is_own(&p, 2)); /* queries wait for the keys of the others */
     assert_true(is_own(&p, 3));
     assert_true(is_own(&p, 5));
-    assert_false(is_own(&p, 7)); /* wanted rows, not tokens */
+    assert_false(is_own(&p, 7)); /* output rows, not tokens */
     for (int32_t i = 0; i < 6; i++)
-        assert_true(p.many.is_block[i]);
-    assert_false(p.many.is_block[6]);
+        assert_true(p.token_blocks.is_block[i]);
+    assert_false(p.token_blocks.is_block[6]);
 }
 
 static void values_of_a_block_do_not_overlap_and_fit(void **state)
@@ -105,13 +105,14 @@ static void values_of_a_block_do_not_overlap_and_fit(void **state)
             at += (int64_t)tg_align_up((size_t)tg_plan_value_bytes(&p.plan, &p.values[v]), 64);
         }
         p.plan.arena_bytes = at;
-        assert_true(tg_many_find(&p.many, &p.plan, p.memory));
-        int64_t rows = TG_MIN(tokens[k], TG_MANY_BLOCK_TOKENS);
-        int64_t end = p.many.offsets[3] + rows * p.values[3].width * 4;
-        assert_int_equal(p.many.offsets[3] % 64, 0);
-        assert_int_equal(p.many.offsets[5] % 64, 0);
-        assert_true(end <= p.many.offsets[5]);
-        assert_true(p.many.offsets[5] + rows * p.values[5].width * 4 <= p.many.block_bytes);
+        assert_true(tg_token_blocks_find(&p.token_blocks, &p.plan, p.memory));
+        int64_t rows = TG_MIN(tokens[k], TG_TOKEN_BLOCK_TOKENS);
+        int64_t end = p.token_blocks.offsets[3] + rows * p.values[3].width * 4;
+        assert_int_equal(p.token_blocks.offsets[3] % 64, 0);
+        assert_int_equal(p.token_blocks.offsets[5] % 64, 0);
+        assert_true(end <= p.token_blocks.offsets[5]);
+        assert_true(p.token_blocks.offsets[5] + rows * p.values[5].width * 4 <=
+                    p.token_blocks.block_bytes);
     }
 }
 
@@ -124,7 +125,7 @@ static void shared_values_in_one_place_keep_a_plan_from_running_in_blocks(void *
     p.values[5].offset = p.values[2].offset;
     p.segments[1].n_instrs = 4;
     p.segments[2] = (tg_segment){5, 1, 0, 0};
-    assert_false(tg_many_find(&p.many, &p.plan, p.memory));
+    assert_false(tg_token_blocks_find(&p.token_blocks, &p.plan, p.memory));
 }
 
 /* A layer, and a last one of another body, whose attention is read after its stretch:
@@ -154,15 +155,15 @@ static void values_of_different_stretches_may_overlap(void **state)
     (void)state;
     plan p;
     make_two_bodies(&p);
-    assert_true(tg_many_find(&p.many, &p.plan, p.memory));
+    assert_true(tg_token_blocks_find(&p.token_blocks, &p.plan, p.memory));
     assert_false(is_own(&p, 6));
     /* v2 is read and v5 is written in one stretch. */
     p.values[5].offset = p.values[6].offset;
-    assert_false(tg_many_find(&p.many, &p.plan, p.memory));
+    assert_false(tg_token_blocks_find(&p.token_blocks, &p.plan, p.memory));
     /* In one place and as wide, each token has its own row of both. */
     p.values[5].offset = p.values[2].offset;
     p.values[6].offset = make_value(64, TG_NONE, 128).offset;
-    assert_true(tg_many_find(&p.many, &p.plan, p.memory));
+    assert_true(tg_token_blocks_find(&p.token_blocks, &p.plan, p.memory));
 }
 
 static void a_value_read_before_it_is_written_is_not_a_blocks_own(void **state)
@@ -171,7 +172,7 @@ static void a_value_read_before_it_is_written_is_not_a_blocks_own(void **state)
     plan p;
     make_plan(&p);
     p.instrs[4].in[0] = 5;
-    assert_true(!tg_many_find(&p.many, &p.plan, p.memory) || !is_own(&p, 5));
+    assert_true(!tg_token_blocks_find(&p.token_blocks, &p.plan, p.memory) || !is_own(&p, 5));
 }
 
 int main(void)

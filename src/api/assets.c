@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/papers.h"
+#include "api/assets.h"
 
 #include "base/log.h"
 #include "chat/chat.h"
@@ -146,7 +146,7 @@ static tg_status compile_tokenizer(tg_buf *blob, const tg_checkpoint *c, tg_err 
 /* ---- chat templates */
 
 /* Adds one by its name; the default one goes to a file of its own. */
-static tg_status add_template(tg_papers *p, json_t *named, tg_str name, tg_str text, tg_err *e)
+static tg_status add_template(tg_assets *p, json_t *named, tg_str name, tg_str text, tg_err *e)
 {
     char key[128];
     if (name.len == 0 || name.len >= sizeof key || !tg_name_is_printable(name))
@@ -174,7 +174,7 @@ static tg_status add_template(tg_papers *p, json_t *named, tg_str name, tg_str t
 
 /* "chat_template" of a JSON file: a string, or a list of {"name", "template"}. With `is_default`
  * nothing but the default counts. */
-static tg_status add_config_templates(tg_papers *p, json_t *named, const json_t *config,
+static tg_status add_config_templates(tg_assets *p, json_t *named, const json_t *config,
                                       bool is_default, tg_err *e)
 {
     const json_t *t = json_object_get(config, "chat_template"), *item;
@@ -202,7 +202,7 @@ static tg_status add_config_templates(tg_papers *p, json_t *named, const json_t 
 /* Files win over what tokenizer_config.json says, as in transformers: chat_template.jinja over all
  * of it, the folder of further templates over its other names. chat_template.json, which processors
  * wrote before there was a .jinja, counts only where nothing else does. */
-static tg_status read_hf_templates(tg_papers *p, json_t *named, const tg_checkpoint *c, tg_err *e)
+static tg_status read_hf_templates(tg_assets *p, json_t *named, const tg_checkpoint *c, tg_err *e)
 {
     tg_str text = tg_checkpoint_get_text(c, TG_HF_CHAT_TEMPLATE);
     int32_t n = tg_checkpoint_n_templates(c);
@@ -226,7 +226,7 @@ static tg_status read_hf_templates(tg_papers *p, json_t *named, const tg_checkpo
 }
 
 /* tokenizer.chat_template, and .chat_template.NAME for each further one. */
-static tg_status read_gguf_templates(tg_papers *p, json_t *named, const tg_gguf *g, tg_err *e)
+static tg_status read_gguf_templates(tg_assets *p, json_t *named, const tg_gguf *g, tg_err *e)
 {
     static const char prefix[] = "tokenizer.chat_template.";
     tg_str text = {0};
@@ -246,7 +246,7 @@ static tg_status read_gguf_templates(tg_papers *p, json_t *named, const tg_gguf 
 }
 
 /* A template that cannot be used is no reason to refuse the model, but to say so. */
-static tg_status check_templates(const tg_papers *p, const tg_checkpoint *c, tg_err *e)
+static tg_status check_templates(const tg_assets *p, const tg_checkpoint *c, tg_err *e)
 {
     tg_chat *chat = NULL;
     tg_err why = {0};
@@ -258,7 +258,7 @@ static tg_status check_templates(const tg_papers *p, const tg_checkpoint *c, tg_
     return TG_OK;
 }
 
-static tg_status read_templates(tg_papers *p, const tg_checkpoint *c, tg_err *e)
+static tg_status read_templates(tg_assets *p, const tg_checkpoint *c, tg_err *e)
 {
     const tg_gguf *g = tg_checkpoint_get_gguf(c);
     json_t *named = json_object();
@@ -334,7 +334,7 @@ static void add_known_stops(json_t *ids, const tg_tokenizer *t)
     }
 }
 
-static tg_status ask_tokenizer(tg_papers *p, json_t *ids, tg_err *e)
+static tg_status ask_tokenizer(tg_assets *p, json_t *ids, tg_err *e)
 {
     tg_tokenizer *t;
     if (p->tokenizer.len == 0) return TG_OK;
@@ -371,7 +371,7 @@ static tg_status read_sampling(json_t *defaults, const tg_checkpoint *c, tg_err 
                : tg_fail_nomem(e, sizeof s, "sampling defaults");
 }
 
-static tg_status read_defaults(tg_papers *p, const tg_checkpoint *c, tg_err *e)
+static tg_status read_defaults(tg_assets *p, const tg_checkpoint *c, tg_err *e)
 {
     const tg_gguf *g = tg_checkpoint_get_gguf(c);
     p->defaults = json_object();
@@ -388,7 +388,7 @@ static tg_status read_defaults(tg_papers *p, const tg_checkpoint *c, tg_err *e)
     return ask_tokenizer(p, ids, e);
 }
 
-tg_status tg_papers_check_stops(const tg_papers *p, const tg_checkpoint *c, int32_t n_rows,
+tg_status tg_assets_check_stops(const tg_assets *p, const tg_checkpoint *c, int32_t n_rows,
                                 tg_err *e)
 {
     size_t i;
@@ -405,32 +405,32 @@ tg_status tg_papers_check_stops(const tg_papers *p, const tg_checkpoint *c, int3
     return TG_OK;
 }
 
-tg_status tg_papers_read_texts(tg_papers *out, const tg_checkpoint *c, tg_err *e)
+tg_status tg_assets_read_texts(tg_assets *out, const tg_checkpoint *c, tg_err *e)
 {
-    *out = (tg_papers){0};
+    *out = (tg_assets){0};
     tg_status s = compile_tokenizer(&out->tokenizer, c, e);
     if (s == TG_OK) s = read_templates(out, c, e);
-    if (s != TG_OK) tg_papers_deinit(out);
+    if (s != TG_OK) tg_assets_deinit(out);
     return s;
 }
 
-tg_status tg_papers_read(tg_papers *out, const tg_checkpoint *c, tg_err *e)
+tg_status tg_assets_read(tg_assets *out, const tg_checkpoint *c, tg_err *e)
 {
-    TG_TRY(tg_papers_read_texts(out, c, e));
+    TG_TRY(tg_assets_read_texts(out, c, e));
     tg_status s = check_templates(out, c, e);
     if (s == TG_OK) s = read_defaults(out, c, e);
     if (s == TG_OK && out->tokenizer.len == 0)
         tg_log_warn("%s: has no tokenizer; the model will take and give token ids only",
                     tg_checkpoint_get_path(c));
-    if (s != TG_OK) tg_papers_deinit(out);
+    if (s != TG_OK) tg_assets_deinit(out);
     return s;
 }
 
-void tg_papers_deinit(tg_papers *p)
+void tg_assets_deinit(tg_assets *p)
 {
     tg_buf_deinit(&p->tokenizer);
     tg_buf_deinit(&p->chat);
     tg_buf_deinit(&p->named);
     json_decref(p->defaults);
-    *p = (tg_papers){0};
+    *p = (tg_assets){0};
 }

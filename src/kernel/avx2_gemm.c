@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx2_many.c - products of quantized weights with many tokens.
+ * avx2_gemm.c - products of quantized weights with many tokens.
  *
- * A block of tokens is woven once into sets of six: for each group of columns what the six bring
- * to it (codes, scales, sums), in the order in which the inner loop reads it. Then tile after tile:
- * a slab of columns is unpacked into bytes and float scales, which stay in the first-level cache
- * while all sets pass; a set's 16 rows x 6 tokens are 12 sums in registers, with two registers of
- * weights and one of activations. The chains wait in memory, between slabs too, so that their order
- * is the contract's, whatever SLAB is.
+ * A block of tokens is interleaved once into sets of six: for each group of columns what the six
+ * bring to it (codes, scales, sums), in the order in which the inner loop reads it. Then tile after
+ * tile: a slab of columns is unpacked into bytes and float scales, which stay in the first-level
+ * cache while all sets pass; a set's 16 rows x 6 tokens are 12 sums in registers, with two
+ * registers of weights and one of activations. The chains wait in memory, between slabs too, so
+ * that their order is the contract's, whatever SLAB is.
  *
- * How the sums are formed, avx2_many.h says; the product takes them as a table (tg_many_sums), for
+ * How the sums are formed, avx2_gemm.h says; the product takes them as a table (tg_gemm_sums), for
  * AVX-VNNI has its own. */
-#include "kernel/avx2_many.h"
+#include "kernel/avx2_gemm.h"
 
 enum {
     OPERANDS = TG_AVX2_OPERANDS,
@@ -24,15 +24,15 @@ enum {
 enum { WEAVE_BYTES = 440 * 1024 };
 
 typedef struct many_scratch {
-    tg_many_weights w[SLAB_GROUPS];
-    tg_many_chains c[MAX_SETS];
-    _Alignas(64) char woven[WEAVE_BYTES];
+    tg_gemm_weights w[SLAB_GROUPS];
+    tg_gemm_chains c[MAX_SETS];
+    _Alignas(64) char interleaved[WEAVE_BYTES];
 } many_scratch;
 
 _Static_assert(sizeof(many_scratch) <= TG_MATMUL_SCRATCH_BYTES,
                "the scratch of matmul is too small");
 
-static tg_sum_kind get_kind(const tg_form *f, bool is_dot)
+static tg_sum_kind get_kind(const tg_layout_form *f, bool is_dot)
 {
     if (f->bytes >= 0 && !is_dot) return TG_SUM_WORDS;
     if (f->is_per16) return TG_SUM_PER16;
@@ -40,7 +40,7 @@ static tg_sum_kind get_kind(const tg_form *f, bool is_dot)
     return f->zero ? TG_SUM_CENTRED : TG_SUM_PLAIN;
 }
 
-static int get_centre(const tg_form *f)
+static int get_centre(const tg_layout_form *f)
 {
     return f->bits >= 0 ? 16 : f->zero;
 }
@@ -91,7 +91,7 @@ TG_INLINE int32_t fold_pairs(__m128i s)
     return _mm_cvtsi128_si32(_mm_add_epi16(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-static void weave_sums(tg_many_inputs *to, int j, const tg_form *f, bool is_dot,
+static void weave_sums(tg_gemm_inputs *to, int j, const tg_layout_form *f, bool is_dot,
                        const int8_t *codes, int32_t sum, int32_t half)
 {
     int centre = get_centre(f);
@@ -111,23 +111,23 @@ static void weave_sums(tg_many_inputs *to, int j, const tg_form *f, bool is_dot,
 
 /* The tokens of a block as the sums want them. */
 typedef struct weave {
-    const tg_form *form;
+    const tg_layout_form *form;
     const tg_a8 *x;
     int64_t n_groups;
     bool is_dot, is_words, needs_sums;
 } weave;
 
 /* Tokens [token, token + n). Returns what follows. */
-static const tg_many_inputs *weave_set(void *memory, const weave *k, int32_t token, int n)
+static const tg_gemm_inputs *weave_set(void *memory, const weave *k, int32_t token, int n)
 {
-    const tg_form *f = k->form;
+    const tg_layout_form *f = k->form;
     tg_a8 rows[SET];
-    const tg_many_inputs *at = memory;
+    const tg_gemm_inputs *at = memory;
     for (int j = 0; j < SET; j++)
         rows[j] = tg_a8_from(k->x, token + TG_MIN(j, n - 1));
     for (int64_t g = 0; g < k->n_groups; g++) {
-        tg_many_inputs *to =
-            (tg_many_inputs *)((char *)memory + ((const char *)at - (const char *)memory));
+        tg_gemm_inputs *to =
+            (tg_gemm_inputs *)((char *)memory + ((const char *)at - (const char *)memory));
         const int8_t *hi[SET], *lo[SET];
         for (int j = 0; j < SET; j++) {
             const tg_a8 *r = &rows[j];
@@ -142,8 +142,8 @@ static const tg_many_inputs *weave_set(void *memory, const weave *k, int32_t tok
         }
         store_plane(to->x, hi, k->is_words);
         if (lo[0])
-            store_plane(to->x + tg_many_plane_bytes(k->is_words) / sizeof *to->x, lo, k->is_words);
-        at = tg_many_next(at, k->is_words, lo[0] != NULL);
+            store_plane(to->x + tg_gemm_plane_bytes(k->is_words) / sizeof *to->x, lo, k->is_words);
+        at = tg_gemm_next(at, k->is_words, lo[0] != NULL);
     }
     return at;
 }
@@ -161,9 +161,9 @@ TG_INLINE __m256i widen(__m256i codes, int pair, int zero)
 }
 
 TG_INLINE void unpack_group(tg_layout l, const uint8_t *head, const uint8_t *part, int g,
-                            bool is_words, tg_many_weights *to)
+                            bool is_words, tg_gemm_weights *to)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     for (int h = 0; h < HALVES; h++) {
         TG_UNROLL
         for (int v = 0; v < OPERANDS; v++) {
@@ -191,26 +191,26 @@ TG_INLINE void unpack_group(tg_layout l, const uint8_t *head, const uint8_t *par
 }
 
 /* Parts [from, from + n). */
-TG_INLINE void unpack_parts(tg_layout l, tg_many_weights *to, const uint8_t *tile, int64_t from,
+TG_INLINE void unpack_parts(tg_layout l, tg_gemm_weights *to, const uint8_t *tile, int64_t from,
                             int n, bool is_words, int32_t ahead)
 {
     for (int p = 0; p < n; p++) {
         const uint8_t *head, *part = tg_form_part(l, tile, from + p, &head);
-        for (int i = 0; i < tg_forms[l].part_bytes && ahead; i += 64)
+        for (int i = 0; i < tg_layout_forms[l].part_bytes && ahead; i += 64)
             _mm_prefetch((const char *)part + ahead + i, _MM_HINT_T0);
         for (int g = 0; g < 2; g++)
             unpack_group(l, head, part, g, is_words, to + 2 * p + g);
     }
 }
 
-typedef void unpack_fn(tg_many_weights *to, const uint8_t *tile, int64_t from, int n, bool is_words,
+typedef void unpack_fn(tg_gemm_weights *to, const uint8_t *tile, int64_t from, int n, bool is_words,
                        int32_t ahead);
 
 #define UNPACKER(name, NAME)                                                                       \
-    static void unpack_##name(tg_many_weights *to, const uint8_t *tile, int64_t from, int n,       \
+    static void unpack_##name(tg_gemm_weights *to, const uint8_t *tile, int64_t from, int n,       \
                               bool is_words, int32_t ahead)                                        \
     {                                                                                              \
-        if (tg_forms[TG_LAYOUT_##NAME].bytes >= 0 && is_words)                                     \
+        if (tg_layout_forms[TG_LAYOUT_##NAME].bytes >= 0 && is_words)                              \
             unpack_parts(TG_LAYOUT_##NAME, to, tile, from, n, true, ahead);                        \
         else                                                                                       \
             unpack_parts(TG_LAYOUT_##NAME, to, tile, from, n, false, ahead);                       \
@@ -224,7 +224,7 @@ static unpack_fn *const unpackers[TG_LAYOUT_COUNT] = {TG_EACH_FORM(UNPACKER_OF)}
 /* ---- the minima */
 
 /* The chain of the minima, in registers. */
-static void add_minima(const tg_many_work *k, const tg_many_inputs *x, tg_many_chains *c)
+static void add_minima(const tg_gemm_work *k, const tg_gemm_inputs *x, tg_gemm_chains *c)
 {
     __m256 min[SET][HALVES];
     for (int j = 0; j < SET; j++)
@@ -237,7 +237,7 @@ static void add_minima(const tg_many_work *k, const tg_many_inputs *x, tg_many_c
             min[j][0] = _mm256_fmadd_ps(m0, s, min[j][0]);
             min[j][1] = _mm256_fmadd_ps(m1, s, min[j][1]);
         }
-        x = tg_many_next(x, false, tg_a8_low(k->x, k->group + g) != NULL);
+        x = tg_gemm_next(x, false, tg_a8_low(k->x, k->group + g) != NULL);
     }
     for (int j = 0; j < SET; j++)
         for (int h = 0; h < HALVES; h++)
@@ -245,13 +245,13 @@ static void add_minima(const tg_many_work *k, const tg_many_inputs *x, tg_many_c
 }
 
 /* The same where minima are per sixteenth. */
-static void add_minima16(const tg_many_work *k, const tg_many_inputs *x, tg_many_chains *c)
+static void add_minima16(const tg_gemm_work *k, const tg_gemm_inputs *x, tg_gemm_chains *c)
 {
     for (int g = 0; g < k->n_groups; g++) {
         bool is_wide = tg_a8_low(k->x, k->group + g) != NULL;
         for (int h = 0; h < HALVES; h++) {
             __m256 m = _mm256_load_ps(k->w[g].m[h]);
-            __m256i mn = tg_many_load(k->w[g].pairs[1][h]);
+            __m256i mn = tg_gemm_load(k->w[g].pairs[1][h]);
             for (int j = 0; j < SET; j++) {
                 __m256 ms = _mm256_mul_ps(m, _mm256_set1_ps(x->scale[j]));
                 __m256 min = _mm256_load_ps(c->min[j][h]);
@@ -264,19 +264,19 @@ static void add_minima16(const tg_many_work *k, const tg_many_inputs *x, tg_many
                 _mm256_store_ps(c->min[j][h], min);
             }
         }
-        x = tg_many_next(x, false, is_wide);
+        x = tg_gemm_next(x, false, is_wide);
     }
 }
 
 /* ---- plain sums */
 
-TG_MANY_INSTANCES(plain, PLAIN)
-TG_MANY_INSTANCES(centred, CENTRED)
-TG_MANY_INSTANCES(moved, MOVED)
-TG_MANY_INSTANCES(per16, PER16)
-TG_MANY_INSTANCES(words, WORDS)
+TG_GEMM_INSTANCES(plain, PLAIN)
+TG_GEMM_INSTANCES(centred, CENTRED)
+TG_GEMM_INSTANCES(moved, MOVED)
+TG_GEMM_INSTANCES(per16, PER16)
+TG_GEMM_INSTANCES(words, WORDS)
 
-const tg_many_sums tg_avx2_many_sums = {
+const tg_gemm_sums tg_avx2_many_sums = {
     .multiply = {[TG_SUM_PLAIN] = {plain_3, plain_6},
                  [TG_SUM_CENTRED] = {centred_3, centred_6},
                  [TG_SUM_MOVED] = {moved_3, moved_6},
@@ -289,11 +289,11 @@ const tg_many_sums tg_avx2_many_sums = {
 /* Sets of a block, and where each is in its row. */
 typedef struct block {
     int32_t from, n_tokens, n_sets;
-    const tg_many_inputs *start[MAX_SETS], *at[MAX_SETS];
+    const tg_gemm_inputs *start[MAX_SETS], *at[MAX_SETS];
 } block;
 
 /* One set's dot products over a tile: contract 8. */
-static void store_set(const tg_matmul *m, bool has_min, const tg_many_chains *c, int32_t tile,
+static void store_set(const tg_matmul *m, bool has_min, const tg_gemm_chains *c, int32_t tile,
                       int32_t token, int32_t n)
 {
     for (int32_t j = 0; j < n; j++)
@@ -306,10 +306,10 @@ static void store_set(const tg_matmul *m, bool has_min, const tg_many_chains *c,
 
 /* A set is stored as soon as its last slab is done, so that the stores, which miss, drain behind
  * the next set's products. */
-static void multiply_tile(const tg_matmul *m, tg_layout l, const tg_many_sums *sums,
+static void multiply_tile(const tg_matmul *m, tg_layout l, const tg_gemm_sums *sums,
                           many_scratch *s, block *b, int32_t tile)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     const uint8_t *w = m->w + (size_t)tile * m->tile_stride;
     int64_t n_parts = tg_layout_padded_cols(l, m->n_cols) / TG_PART_COLS;
     bool has_min = tg_form_has_min(l), is_single = n_parts <= SLAB_PARTS;
@@ -317,13 +317,13 @@ static void multiply_tile(const tg_matmul *m, tg_layout l, const tg_many_sums *s
     memcpy(b->at, b->start, sizeof b->at);
     for (int64_t p = 0; p < n_parts; p += SLAB_PARTS) {
         int n = (int)TG_MIN(n_parts - p, SLAB_PARTS);
-        tg_many_work k = {.w = s->w, .form = f, .x = m->a8, .group = 2 * p, .n_groups = 2 * n};
+        tg_gemm_work k = {.w = s->w, .form = f, .x = m->a8, .group = 2 * p, .n_groups = 2 * n};
         unpackers[l](s->w, w, p, n, kind == TG_SUM_WORDS, m->prefetch_bytes);
         for (int32_t i = 0; i < b->n_sets; i++) {
             int32_t n_left = b->n_tokens - SET * i;
-            tg_many_chains *c = &s->c[is_single ? 0 : i];
-            const tg_many_inputs *x = b->at[i];
-            if (p == 0) *c = (tg_many_chains){0};
+            tg_gemm_chains *c = &s->c[is_single ? 0 : i];
+            const tg_gemm_inputs *x = b->at[i];
+            if (p == 0) *c = (tg_gemm_chains){0};
             b->at[i] = sums->multiply[kind][n_left > SET / 2](&k, x, c);
             if (has_min && f->is_per16) add_minima16(&k, x, c);
             if (has_min && !f->is_per16) add_minima(&k, x, c);
@@ -333,27 +333,27 @@ static void multiply_tile(const tg_matmul *m, tg_layout l, const tg_many_sums *s
     }
 }
 
-bool tg_avx2_matmul_many(const tg_matmul *m, tg_layout l, const tg_many_sums *sums)
+bool tg_avx2_matmul_gemm(const tg_matmul *m, tg_layout l, const tg_gemm_sums *sums)
 {
-    const tg_form *f = &tg_forms[l];
+    const tg_layout_form *f = &tg_layout_forms[l];
     many_scratch *s = m->scratch;
     weave k = {.form = f, .x = m->a8, .is_dot = sums->is_dot};
     k.is_words = get_kind(f, k.is_dot) == TG_SUM_WORDS;
     k.needs_sums = !k.is_words && get_kind(f, k.is_dot) != TG_SUM_PLAIN;
     k.n_groups = tg_layout_padded_cols(l, m->n_cols) / TG_GROUP_COLS;
-    int64_t n_planes = k.n_groups + TG_MIN(m->a8->n_wide, k.n_groups);
-    int64_t set_bytes = k.n_groups * (int64_t)sizeof(tg_many_inputs) +
-                        n_planes * (int64_t)tg_many_plane_bytes(k.is_words);
+    int64_t n_planes = k.n_groups + TG_MIN(m->a8->n_outliers, k.n_groups);
+    int64_t set_bytes = k.n_groups * (int64_t)sizeof(tg_gemm_inputs) +
+                        n_planes * (int64_t)tg_gemm_plane_bytes(k.is_words);
     int32_t most = (int32_t)TG_MIN(WEAVE_BYTES / set_bytes, MAX_SETS);
     if (most == 0) return false;
     for (block b = {0}; b.from < m->n_tokens; b.from += b.n_tokens) {
-        void *at = s->woven;
+        void *at = s->interleaved;
         b.n_tokens = TG_MIN(m->n_tokens - b.from, most * SET);
         b.n_sets = (b.n_tokens + SET - 1) / SET;
         for (int32_t i = 0; i < b.n_sets; i++) {
             int n = TG_MIN(b.n_tokens - SET * i, (int32_t)SET);
             b.start[i] = at;
-            const tg_many_inputs *end = weave_set(at, &k, b.from + SET * i, n);
+            const tg_gemm_inputs *end = weave_set(at, &k, b.from + SET * i, n);
             at = (char *)at + ((const char *)end - (const char *)at);
         }
         for (int32_t tile = 0; tile < m->n_tiles; tile++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * many.h - a plan's instructions over blocks of tokens, depth first (internal to src/device).
+ * token_blocks.h - a plan's instructions over blocks of tokens, depth first (internal to
+ * src/device).
  *
  * Instruction by instruction, a step of many tokens drags every value through memory: 512 tokens of
  * a small model's gate and up are 6 MB. Here a thread owns blocks of tokens instead, and takes each
@@ -11,38 +12,39 @@
  * A block is run as a step of its own: a copy of the step with its tokens alone, one thread, and
  * the thread's memory for the values that do not outlive the run. So the handlers of step.c and
  * attend.c serve both ways, and bits cannot differ. */
-#ifndef TG_DEVICE_MANY_H
-#define TG_DEVICE_MANY_H
+#ifndef TG_DEVICE_TOKEN_BLOCKS_H
+#define TG_DEVICE_TOKEN_BLOCKS_H
 
 #include "device/step.h"
 
 enum {
     /* Tokens that a step is cut into: few enough for the values of a block to stay in 1 MB. */
-    TG_MANY_BLOCK_TOKENS = 72,
+    TG_TOKEN_BLOCK_TOKENS = 72,
     /* Rows that a block's memory has room for: the last may be longer. A multiple of 16, see
      * scale_offset. */
-    TG_MANY_BLOCK_ROWS = 80
+    TG_TOKEN_BLOCK_ROWS = 80
 };
 
 /* What is known of a plan when it is loaded. */
-typedef struct tg_many {
+typedef struct tg_token_blocks {
     const int64_t *offsets; /* per value: place in the block's memory; TG_NONE: in the arena */
     const bool *is_block;   /* per instruction: runs block by block */
     int64_t block_bytes;    /* of the offsets */
-} tg_many;
+} tg_token_blocks;
 
-/* Fills *out; its arrays are taken from `memory`, which holds tg_many_bytes(plan). False when the
- * plan has values whose memory blocks would fight for: then it runs instruction by instruction. */
-size_t tg_many_bytes(const tg_plan *plan);
-bool tg_many_find(tg_many *out, const tg_plan *plan, void *memory);
+/* Fills *out; its arrays are taken from `memory`, which holds tg_token_blocks_bytes(plan). False
+ * when the plan has values whose memory blocks would fight for: then it runs instruction by
+ * instruction. */
+size_t tg_token_blocks_bytes(const tg_plan *plan);
+bool tg_token_blocks_find(tg_token_blocks *out, const tg_plan *plan, void *memory);
 
 /* Most tokens of a step that is not worth it, by so many threads. */
-int32_t tg_many_most_plain(int32_t n_threads);
+int32_t tg_token_blocks_most_plain(int32_t n_threads);
 
 /* Whether this step has enough tokens for its threads, and nobody looks at whole inputs. */
-bool tg_many_is_worth(const tg_step *s);
+bool tg_token_blocks_is_worth(const tg_step *s);
 
 /* Runs the plan for one thread, as tg_step_run does. */
-void tg_many_run(tg_step *s, int32_t thread);
+void tg_token_blocks_run(tg_step *s, int32_t thread);
 
 #endif

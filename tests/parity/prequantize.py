@@ -1,9 +1,9 @@
-"""ships.py - how published checkpoints ship quantized weights, for rows of configs.py ("ship").
+"""prequantize.py - how published checkpoints ship quantized weights, for rows of configs.py ("ship").
 
 Each class rounds every matrix of a model but the head to codes, leaves the model with the values
 those codes stand for (so that transformers' float32 is the truth), and afterwards writes the codes
 as the method's own tools do. Layouts: AutoGPTQ 0.7 (qlinear_cuda), AutoAWQ 0.2 (gemm), transformers
-5 (finegrained_fp8), compressed-tensors 0.20, whose own packing `python tests/parity/ships.py`
+5 (finegrained_fp8), compressed-tensors 0.20, whose own packing `python tests/parity/prequantize.py`
 compares with where the package is installed.
 """
 

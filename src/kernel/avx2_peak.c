@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx2_yard.c - the yardsticks with 256-bit registers. */
+ * avx2_peak.c - the yardsticks with 256-bit registers. */
 #include "kernel/avx2.h"
 
 enum { N_SUMS = 8 }; /* independent, to hide latencies */
@@ -28,7 +28,7 @@ uint64_t tg_avx2_sum_words(const uint64_t *p, int64_t n)
  * with pairs added, int16 sums, and a product with ones that adds pairs once for all. u below 16
  * keeps the sums, of at most 2 * 15 * 128 each, within int16. */
 enum { RUN = 8 };
-_Static_assert(RUN * 2 * 15 * 128 <= INT16_MAX && TG_YARD_BYTES % (32 * RUN) == 0,
+_Static_assert(RUN * 2 * 15 * 128 <= INT16_MAX && TG_PEAK_BYTES % (32 * RUN) == 0,
                "a run of operands overflows, or does not end with the yard");
 
 static inline __m256i multiply_run(const uint8_t *u, const __m256i right[2])
@@ -50,7 +50,7 @@ uint32_t tg_avx2_sum_products(const uint8_t *u, const int8_t *s, int64_t n_round
         right[j] = _mm256_loadu_si256((const __m256i *)(const void *)(s + 32 * j));
     for (int64_t r = 0; r < n_rounds; r++) {
         __asm__("" : "+x"(right[0]), "+x"(right[1]));
-        for (int j = 0; j < TG_YARD_BYTES; j += 32 * RUN)
+        for (int j = 0; j < TG_PEAK_BYTES; j += 32 * RUN)
             sums = _mm256_add_epi32(sums, multiply_run(u + j, right));
     }
     uint64_t both = add_lanes64(_mm256_and_si256(sums, _mm256_set1_epi64x(0xffffffff)));

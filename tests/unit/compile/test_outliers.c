@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of wide groups, from weights written down by hand. */
+ * The table of outlier groups, from weights written down by hand. */
 #include "check.h"
 #include "compile/compile.h"
 
@@ -41,19 +41,19 @@ static void equal_lists_are_stored_once_and_floats_have_none(void **state)
     tg_err e = {0};
     for (int i = 0; i < 2; i++) { /* a second time replaces the first */
         int32_t n_calls = 0;
-        assert_int_equal(tg_compiled_widen(&c, choose, &n_calls, &e), TG_OK);
+        assert_int_equal(tg_compiled_set_outliers(&c, choose, &n_calls, &e), TG_OK);
         assert_int_equal(n_calls, 3); /* q, k, gate: the quantized ones */
         const tg_weight_entry *w = c.program.weights;
-        assert_int_equal(c.program.n_wide, 3);
-        assert_memory_equal(c.program.wide, want, sizeof want);
-        assert_int_equal(w[0].n_wide, 0);
-        assert_int_equal(w[1].n_wide, 2);
-        assert_int_equal(w[1].first_wide, 0);
-        assert_int_equal(w[2].n_wide, 2);
-        assert_int_equal(w[2].first_wide, 0);
-        assert_int_equal(w[3].n_wide, 0);
-        assert_int_equal(w[4].n_wide, 1);
-        assert_int_equal(w[4].first_wide, 2);
+        assert_int_equal(c.program.n_outliers, 3);
+        assert_memory_equal(c.program.outliers, want, sizeof want);
+        assert_int_equal(w[0].n_outliers, 0);
+        assert_int_equal(w[1].n_outliers, 2);
+        assert_int_equal(w[1].first_outlier, 0);
+        assert_int_equal(w[2].n_outliers, 2);
+        assert_int_equal(w[2].first_outlier, 0);
+        assert_int_equal(w[3].n_outliers, 0);
+        assert_int_equal(w[4].n_outliers, 1);
+        assert_int_equal(w[4].first_outlier, 2);
         assert_int_equal(w[4].cols, 160);
     }
     tg_arena_deinit(&c.arena);
@@ -69,7 +69,7 @@ static int32_t choose_all(void *context, const tg_weight_entry *w, int32_t index
     return n;
 }
 
-/* A kernel counts wide groups in an int16: 32,767 of them, 1,048,544 columns. */
+/* A kernel counts outlier groups in an int16: 32,767 of them, 1,048,544 columns. */
 static void more_groups_than_a_kernel_counts_are_refused(void **state)
 {
     (void)state;
@@ -77,7 +77,7 @@ static void more_groups_than_a_kernel_counts_are_refused(void **state)
         tg_weight_entry w = entry(TG_W_DOWN, TG_LAYOUT_Q4_0, false, 1048544 + more);
         tg_compiled c = {.program = {.weights = &w, .n_weights = 1}};
         tg_err e = {0};
-        tg_status s = tg_compiled_widen(&c, choose_all, NULL, &e);
+        tg_status s = tg_compiled_set_outliers(&c, choose_all, NULL, &e);
         assert_int_equal(s, more ? TG_E_UNSUPPORTED : TG_OK);
         if (more)
             assert_string_equal(e.msg, "weight 'down' has 1048545 columns; two planes are possible "

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx512_many.c - products of quantized weights with many tokens.
+ * avx512_gemm.c - products of quantized weights with many tokens.
  *
  * A block of tokens is cut into sets of up to 8, and what its groups have one of for each token
- * (sums, scales) is woven once, so that a set's eight lie side by side. Then tile after tile: a
- * slab of columns is unpacked into bytes and float scales, which stay in the first-level cache
+ * (sums, scales) is interleaved once, so that a set's eight lie side by side. Then tile after tile:
+ * a slab of columns is unpacked into bytes and float scales, which stay in the first-level cache
  * while all sets pass: 8 integer sums, 8 chains and 8 chains of minima are registers. The chains
  * wait in memory between slabs, so their order is the contract's, whatever SLAB_GROUPS is.
  *
@@ -40,7 +40,7 @@ typedef enum line {
     MAX_LINES = 14 /* q2_k: no rest */
 } line;
 
-/* Which numbers of a token are woven for each group. */
+/* Which numbers of a token are interleaved for each group. */
 enum { NUMBER_SCALE, NUMBER_START, NUMBER_SSUM, N_NUMBERS };
 /* The same places where scales are per sixteenth: code sums of both. */
 enum { NUMBER_FIRST = NUMBER_START, NUMBER_SECOND = NUMBER_SSUM };
@@ -63,7 +63,7 @@ typedef struct way {
 
 TG_INLINE int line_at(way y, line which)
 {
-    const tg_form *f = &tg_forms[y.l];
+    const tg_layout_form *f = &tg_layout_forms[y.l];
     int n = LINE_D + 1;
     if (which == LINE_D) return LINE_D;
     if (which > LINE_M && tg_form_has_min(y.l)) n++;
@@ -82,7 +82,7 @@ TG_INLINE int group_bytes(way y)
  * before the branch, all at once, and keep them on the stack. */
 #define TG_FENCE __asm__ volatile("" ::: "memory")
 
-TG_INLINE bool is_wide_group(const int16_t *wide, int64_t group)
+TG_INLINE bool is_outlier_group(const int16_t *wide, int64_t group)
 {
     return __builtin_expect(wide != NULL && wide[group] >= 0, 0);
 }
@@ -113,12 +113,12 @@ TG_INLINE void unpack_codes(uint8_t *to, way y, const uint8_t *part, int g, int3
 TG_INLINE void unpack(uint8_t *w, way y, const uint8_t *tile, int64_t from, int64_t to,
                       const tg_a8 *x)
 {
-    const tg_form *f = &tg_forms[y.l];
+    const tg_layout_form *f = &tg_layout_forms[y.l];
     const way as_is = {y.l, false};
     for (int64_t group = from; group < to; group++, w += group_bytes(y)) {
         int g = (int)(group % 2);
         const uint8_t *head, *part = tg_form_part(y.l, tile, group / 2, &head);
-        if (is_wide_group(x->wide, group))
+        if (is_outlier_group(x->outliers, group))
             unpack_codes(w, as_is, part, g, x->top);
         else
             unpack_codes(w, y, part, g, x->top);
@@ -163,7 +163,7 @@ TG_INLINE __m256i load_ints(const void *p)
 /* A number of 8 groups of one token. */
 TG_INLINE __m256i load_numbers(way y, const tg_a8 *x, int64_t at, int which)
 {
-    const tg_form *f = &tg_forms[y.l];
+    const tg_layout_form *f = &tg_layout_forms[y.l];
     if (which == NUMBER_SCALE) return load_ints(x->scale + at);
     __m256i sum = load_ints(x->sum + at);
     if (f->is_per16) {
@@ -182,7 +182,8 @@ TG_INLINE void weave(int32_t *to, way y, const tg_a8 *x, int64_t n_groups, int32
     int64_t stride = x->padded / TG_GROUP_COLS;
     for (int64_t g = 0; g < n_groups; g += 8, to += 8 * GROUP_INTS)
         for (int which = 0; which < N_NUMBERS; which++) {
-            if (which == NUMBER_SSUM && !tg_form_has_min(y.l) && !tg_forms[y.l].is_per16) continue;
+            if (which == NUMBER_SSUM && !tg_form_has_min(y.l) && !tg_layout_forms[y.l].is_per16)
+                continue;
             __m256i v[8];
             for (int j = 0; j < 8; j++)
                 v[j] = load_numbers(y, x, (token + TG_MIN(j, n - 1)) * stride + g, which);
@@ -242,7 +243,7 @@ TG_INLINE void add_pairs(const uint8_t *w, const int8_t *const *codes, int64_t a
     }
 }
 
-/* The exact sums over operands [from, to) of a wide group, both planes, zero not subtracted. */
+/* The exact sums over operands [from, to) of a outlier group, both planes, zero not subtracted. */
 TG_INLINE void sum_planes(const job *b, int64_t group, int from, int to, const uint8_t *w,
                           const int8_t *const *hi, int n, __m512i sum[SET])
 {
@@ -251,21 +252,21 @@ TG_INLINE void sum_planes(const job *b, int64_t group, int from, int to, const u
     TG_FENCE;
     TG_UNROLL
     for (int j = 0; j < n; j++) {
-        lo[j] = x->lo + (int64_t)(b->token + j) * x->n_wide * TG_GROUP_COLS;
+        lo[j] = x->lo + (int64_t)(b->token + j) * x->n_outliers * TG_GROUP_COLS;
         sum[j] = _mm512_setzero_si512();
     }
     add_operands(w, from, to, hi, TG_GROUP_COLS * group, n, sum);
     TG_UNROLL
     for (int j = 0; j < n; j++)
         sum[j] = _mm512_slli_epi32(sum[j], 8);
-    add_operands(w, from, to, lo, TG_GROUP_COLS * (int64_t)x->wide[group], n, sum);
+    add_operands(w, from, to, lo, TG_GROUP_COLS * (int64_t)x->outliers[group], n, sum);
 }
 
 /* The exact sums of a group (contract 6). */
 TG_INLINE void sum_group(way y, const job *b, int64_t group, const uint8_t *w, const int32_t *x,
                          const int8_t *const *codes, int n, __m512i sum[SET])
 {
-    if (is_wide_group(b->m->a8->wide, group)) {
+    if (is_outlier_group(b->m->a8->outliers, group)) {
         sum_planes(b, group, 0, OPERANDS, w, codes, n, sum);
         TG_UNROLL
         for (int j = 0; j < n; j++)
@@ -312,7 +313,7 @@ TG_INLINE void step_min(way y, const uint8_t *w, const int32_t *x, int n, __m512
 TG_INLINE void step16(way y, const job *b, int64_t group, const uint8_t *w, const int32_t *x,
                       const int8_t *const *codes, int n, __m512 acc[SET])
 {
-    bool is_wide = is_wide_group(b->m->a8->wide, group);
+    bool is_wide = is_outlier_group(b->m->a8->outliers, group);
     __m512i i[SET];
     __m512 part[2][SET];
     TG_UNROLL
@@ -378,7 +379,7 @@ TG_INLINE void multiply(way y, const job *b, int n)
         if (has_min) min[j] = b->is_first ? _mm512_setzero_ps() : _mm512_load_ps(b->chains[1][j]);
     }
     for (int64_t g = b->first; g < b->end; g++, w += group_bytes(y), x += GROUP_INTS) {
-        if (tg_forms[y.l].is_per16) {
+        if (tg_layout_forms[y.l].is_per16) {
             step16(y, b, g, w, x, codes, n, acc);
             if (has_min) step_min16(y, w, x, n, min);
         } else {
@@ -511,7 +512,7 @@ SHORT(BY_PAIRS)
 static tg_matmul_fn *const singly[TG_LAYOUT_COUNT] = {TG_EACH_FORM(SINGLY_ROW)};
 static tg_matmul_fn *const by_pairs[TG_LAYOUT_COUNT] = {SHORT(BY_PAIRS_ROW)};
 
-void tg_avx512_matmul_many(const tg_matmul *m, tg_layout l)
+void tg_avx512_matmul_gemm(const tg_matmul *m, tg_layout l)
 {
     bool has_room = m->a8->pair && m->a8->top <= tg_a8_top(l);
     (has_room && by_pairs[l] ? by_pairs : singly)[l](m);
