@@ -113,8 +113,8 @@ $(B)/tests/equal/%: tests/equal/%.c $(call libs,chat) $(call libs,token) $(B)/fl
 	$(link_test)
 # What AVX-VNNI multiplies, for machines that have AVX-512's vpdpbusd instead.
 EVEX := $(B)/tests/kernels/evex_vnni.o $(B)/tests/kernels/evex_vnni_gemm.o
-$(EVEX): $(B)/tests/kernels/evex_%.o: src/kernel/avx2_%.c tools/evex $(B)/flags
-	@mkdir -p $(@D); tools/evex $@ $< "$(CC)" $(CFLAGS) $(TIER_avx2) -mavxvnni
+$(EVEX): $(B)/tests/kernels/evex_%.o: src/kernel/avx2_%.c tools/checks/evex $(B)/flags
+	@mkdir -p $(@D); tools/checks/evex $@ $< "$(CC)" $(CFLAGS) $(TIER_avx2) -mavxvnni
 $(B)/tests/kernels/%: tests/kernels/%.c $(wildcard tests/kernels/*.h) $(EVEX) $(call libs,kernel) $(B)/flags
 	$(link_test)
 $(B)/tests/parity/%: tests/parity/%.c $(wildcard tests/parity/parity.* tests/oracle/*.[ch]) $(call libs,api) $(B)/flags
@@ -129,9 +129,9 @@ $(B)/fuzz/%: tests/fuzz/fuzz_%.c tests/fuzz/driver.c $(call libs,api) $(B)/flags
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(filter fuzz,$(V)),-fsanitize=fuzzer,tests/fuzz/driver.c) $< \
 	  $(filter %.a,$^) -o $@ $(LDLIBS)
 fuzz: $(FUZZ:%=$(B)/fuzz/%)
-fuzz-seeds: fuzz ; @tools/run-fuzz-seeds $(B)
+fuzz-seeds: fuzz ; @tools/checks/run-fuzz-seeds $(B)
 tests: $(TESTS)
-test: tests ; @tools/run-tests $(TESTS)
+test: tests ; @tools/checks/run-tests $(TESTS)
 
 # Every header compiles alone, a tier's with its flags; the public ones as C++ too.
 headers:
@@ -142,8 +142,8 @@ headers:
 	  echo "#include \"$$h\"" | g++ -Wall -Wextra -Werror -Iinclude -I. -fsyntax-only -xc++ - || exit 1; done
 
 install: all $(B)/libtrigraph.a ; @tools/install $(B) $(PREFIX) $(DESTDIR)
-goldens: ; @"$$(tools/venv)" tools/goldens # what transformers says of the real models, anew
+goldens: ; @"$$(tools/venv)" tools/goldens/goldens-real # what transformers says of the real models, anew
 peers: all # ratios to llama.cpp, both run in rotation
-	@tools/peers && tests/bench/compare
+	@tools/bench/peers && tests/bench/compare
 clean: ; rm -rf $(B)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

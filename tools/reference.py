@@ -8,7 +8,7 @@ GGUF writer changed on the way from Hugging Face is undone here, and nowhere els
            rotates halves, so the rows go back
   gemma3   norm weights are stored as 1 + w; transformers adds the 1 itself
 
-Also here: the tokenizers of both models, and llama.cpp (built by tools/peers) as a second opinion.
+Also here: the tokenizers of both models, and llama.cpp (built by tools/bench/peers) as a second opinion.
 
 Versions: those that tools/venv pins (transformers 5.24.0, torch 2.13.0, gguf 0.19.0,
 tokenizers 0.23.3). It is imported by goldens, kl and gguf-to-hf, and runs nothing by itself.
@@ -49,7 +49,7 @@ def model_path(name):
     """The GGUF file of a model of FILES; says how to get it when it is not there."""
     path = MODELS / FILES[name]
     if not path.exists():
-        die(f"{path} is missing; run tools/fetch-models {name}")
+        die(f"{path} is missing; run tools/models/fetch-models {name}")
     return path
 
 
@@ -322,7 +322,7 @@ def load_tokenizer(name):
 
 
 def import_llama():
-    """The Python face of the llama.cpp that tools/peers built; None when it was not built."""
+    """The Python face of the llama.cpp that tools/bench/peers built; None when it was not built."""
     if not (BUILD / "python").exists():
         return None
     os.environ["LLAMA_CPP_LIB_PATH"] = str(BUILD / "bin")

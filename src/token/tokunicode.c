@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tokunicode.c - written by tools/mkunicode; do not edit.
+ * tokunicode.c - written by tools/generate/mkunicode; do not edit.
  *
  * A class is a list of where its characters begin and end, in turn; the scripts are a list of where
  * each begins, shifted by a byte that holds its number. */

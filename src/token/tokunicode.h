@@ -3,7 +3,7 @@
  *
  * Its tables are of several versions of Unicode, none of them that of utf8proc or PCRE2 here: what
  * is a mark, a digit or a letter to it decides where words end. So the classes are the library's
- * own, asked out of it by tools/mkunicode. Private to src/prompt. */
+ * own, asked out of it by tools/generate/mkunicode. Private to src/prompt. */
 #ifndef TG_TOKEN_TOKUNICODE_H
 #define TG_TOKEN_TOKUNICODE_H
 

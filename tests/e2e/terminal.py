@@ -108,7 +108,7 @@ if os.path.exists(real):
     chat.type(b"\x04")
     check("ctrl-D ends with 0", chat.end() == 0)
 else:
-    print("skip  ctrl-C during an answer (tools/fetch-models smollm2 brings the model)")
+    print("skip  ctrl-C during an answer (tools/models/fetch-models smollm2 brings the model)")
 
 chat = Terminal("chat", model)
 chat.wait_for(PROMPT)

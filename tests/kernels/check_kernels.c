@@ -219,7 +219,7 @@ static void run_tier(const options *o, tg_cpu_tier tier)
 }
 
 /* Products of the avx2 tier that the dispatcher does not choose on every machine: the plain ones,
- * where it took those with AVX-VNNI; and those with the encoding of AVX-512 (tools/evex). */
+ * where it took those with AVX-VNNI; and those with the encoding of AVX-512 (tools/checks/evex). */
 extern tg_matmul_fn *const tg_avx2_matmul[TG_LAYOUT_COUNT], *const tg_evex_matmul[TG_LAYOUT_COUNT];
 
 static void run_products(const options *o, const char *name, tg_matmul_fn *const *matmul)

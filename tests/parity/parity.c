@@ -27,7 +27,7 @@ const char *parity_find_model(const char *name)
     const char *models = getenv("TG_MODELS");
     tg_path_join(&path, models ? models : "models", name);
     if (tg_path_is_file(path.ptr)) return path.ptr;
-    print_message("%s is not here: run tools/fetch-models\n", path.ptr);
+    print_message("%s is not here: run tools/models/fetch-models\n", path.ptr);
     assert_null(getenv("CI"));
     return NULL;
 }

@@ -11,7 +11,7 @@
 #include "run/exec.h"
 #include "trigraph.h"
 
-/* The path of a real model (tools/fetch-models), or NULL after a word why: in CI that is a
+/* The path of a real model (tools/models/fetch-models), or NULL after a word why: in CI that is a
  * failure. */
 const char *parity_find_model(const char *name);
 /* A folder for this process' artifacts; removed at exit. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_long.c - texts far beyond the length that a model's rotary scaling starts from, against
- * transformers (tests/golden/long.json, by tools/goldens-long); and what long texts leave behind:
+ * transformers (tests/golden/long.json, by tools/goldens/goldens-long); and what long texts leave behind:
  * nothing in a window's pages, nothing for the next text. */
 #include "parity.h"
 
@@ -56,7 +56,7 @@ static void compare_case(const json_t *c, const char *folder, int32_t length, in
     size_t next = 0;
     export_and_open(&r, folder, length);
     for (int32_t i = 0; i < length; i++)
-        ids[i] = 3 + (7 * i * i + 3 * i) % 250; /* as tools/goldens-long says */
+        ids[i] = 3 + (7 * i * i + 3 * i) % 250; /* as tools/goldens/goldens-long says */
     for (int32_t at = 0; (row = json_array_get(rows, next)) != NULL;) {
         int32_t stop = 1 + (int32_t)json_integer_value(json_object_get(row, "position"));
         int32_t n = TG_MIN(piece, stop - at);

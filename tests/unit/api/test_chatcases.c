@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What went wrong with chat templates in engines of this kind, by the public API and with the
- * vocabularies and templates of real models (tools/fetch-vocabs); those cases that need none stand
+ * vocabularies and templates of real models (tools/models/fetch-vocabs); those cases that need none stand
  * in test_template, test_chat, test_hostile and test_assets. Ids and texts were given by
  * transformers and jinja2 when the cases were collected. */
 #include "base/log.h"
@@ -21,7 +21,7 @@ static tg_text *open_vocab(const char *name)
                       : "models",
              vocabs ? "" : "/vocabs", name);
     if (!tg_path_is_file(path)) {
-        fprintf(stderr, "the vocabulary of %s is not here: see tools/fetch-vocabs\n", name);
+        fprintf(stderr, "the vocabulary of %s is not here: see tools/models/fetch-vocabs\n", name);
         skip();
     }
     if (tg_text_open(&t, path, &e) != TG_OK) fail_msg("%s", e.msg);

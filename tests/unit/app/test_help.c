@@ -17,7 +17,7 @@ static void check_golden(const char *name, tg_buf *text)
     if (getenv("TG_BLESS")) assert_int_equal(tg_file_save(path, tg_buf_str(text), &e), TG_OK);
     if (tg_file_load(&golden, path, 1 << 20, &e) != TG_OK) fail_msg("%s", e.msg);
     if (strcmp(tg_buf_cstr(&golden), tg_buf_cstr(text)) != 0)
-        fail_msg("%s differs; tools/bless rewrites it", path);
+        fail_msg("%s differs; tools/goldens/bless rewrites it", path);
     tg_buf_deinit(&golden);
     tg_buf_deinit(text);
 }

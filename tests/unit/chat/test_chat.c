@@ -373,7 +373,7 @@ static void a_message_that_only_calls_has_the_content_its_template_takes(void **
     }
 }
 
-/* ---- the templates that models ship (tools/fetch-templates) */
+/* ---- the templates that models ship (tools/models/fetch-templates) */
 
 static char *load_real(const char *name)
 {
@@ -437,7 +437,7 @@ static void both_forms_of_a_message_give_one_text_in_every_template_that_models_
     }
     json_decref(real);
     if (n_templates == 0) {
-        fprintf(stderr, "the templates of models are not here: see tools/fetch-templates\n");
+        fprintf(stderr, "the templates of models are not here: see tools/models/fetch-templates\n");
         skip();
     }
     printf("%d templates, %d of %d pairs are texts\n", n_templates, n_texts, n_templates * 4);

@@ -269,7 +269,7 @@ static void a_number_that_a_layout_cannot_hold_is_refused_by_name(void **state)
     check_refused(TG_LAYOUT_Q4_0, -1e6f, "-1e+06");
 }
 
-/* ---- quantization: golden blocks of gguf-py (tools/goldens-model) */
+/* ---- quantization: golden blocks of gguf-py (tools/goldens/goldens-model) */
 
 static int hex_digit(int c)
 {

@@ -109,8 +109,8 @@ static char *load_config_template(const char *path)
     return text;
 }
 
-/* The text of a model's own template: SmolLM2's from its GGUF file (tools/fetch-models), Gemma 3's
- * from its vocabulary (tools/fetch-vocabs). NULL when that is not here; heap, ends in zero. */
+/* The text of a model's own template: SmolLM2's from its GGUF file (tools/models/fetch-models), Gemma 3's
+ * from its vocabulary (tools/models/fetch-vocabs). NULL when that is not here; heap, ends in zero. */
 static char *load_model_template(const char *name)
 {
     char path[512];
@@ -161,7 +161,7 @@ static void check_model(const char *name)
     char *source = load_model_template(name);
     if (!source) {
         fprintf(stderr,
-                "the template of %s is not here: see tools/fetch-models, tools/fetch-vocabs\n",
+                "the template of %s is not here: see tools/models/fetch-models, tools/models/fetch-vocabs\n",
                 name);
         skip();
     }
@@ -184,7 +184,7 @@ static void the_template_of_gemma3_renders_every_conversation_as_jinja2_does(voi
     check_model("gemma3");
 }
 
-/* ---- the templates that models ship (tools/fetch-templates): known here by digests only */
+/* ---- the templates that models ship (tools/models/fetch-templates): known here by digests only */
 
 static void print_digest(char *out, size_t size, const char *prefix, tg_str s)
 {
@@ -261,7 +261,7 @@ static void templates_that_models_ship_render_every_conversation_as_jinja2_does(
     json_decref(real);
     json_decref(chats);
     if (n_templates == 0) {
-        fprintf(stderr, "the templates of models are not here: see tools/fetch-templates\n");
+        fprintf(stderr, "the templates of models are not here: see tools/models/fetch-templates\n");
         skip();
     }
     printf("%d templates, %d renderings, %d of them texts\n", n_templates, n_compared, n_texts);

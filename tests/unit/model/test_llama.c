@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* The numbers are those of tests/tiny's config.json files, which tools/mktiny describes. */
+/* The numbers are those of tests/tiny's config.json files, which tools/models/mktiny describes. */
 static void sizes_are_read_from_both_kinds_of_files(void **state)
 {
     (void)state;

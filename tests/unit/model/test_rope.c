@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 Rotary tables against transformers (tests/golden/rope.txt,
- * made by tools/goldens-model), read from the same config.json through the same door as a
+ * made by tools/goldens/goldens-model), read from the same config.json through the same door as a
  * checkpoint's.
  *
  * torch computes powers and cosines in float32 with a unit of error that differs between

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Failures that people met with tokenizers, by their number in the list of field cases (group A).
- * Texts and right answers are in tests/golden/tokenizer/field.json, which tools/goldens-fieldcases
+ * Texts and right answers are in tests/golden/tokenizer/field.json, which tools/goldens/goldens-fieldcases
  * makes with Hugging Face tokenizers; each case has a small tokenizer of its kind, and some a real
  * vocabulary, read from TG_VOCABS (else models/vocabs).
  *
