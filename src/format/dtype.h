@@ -32,7 +32,7 @@ typedef enum tg_dtype {
     TG_DTYPE_IQ4_NL,
     TG_DTYPE_IQ4_XS,
     TG_DTYPE_MXFP4,
-    TG_DTYPE_Q8_F, /* of no file: prequant_matrix.h makes it, of int8 whose scales f16 cannot hold */
+    TG_DTYPE_Q8_F,    /* of no file: prequant_matrix.h makes it of int8 whose scales exceed f16 */
     TG_DTYPE_F8_E4M3, /* the "fn" form: no infinity, 0x7f and 0xff are NaN */
     TG_DTYPE_F8_E5M2,
     TG_DTYPE_F8_E8M0, /* a power of two, used as a scale */

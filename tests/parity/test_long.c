@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_long.c - texts far beyond the length that a model's rotary scaling starts from, against
- * transformers (tests/golden/long.json, by tools/goldens/goldens-long); and what long texts leave behind:
- * nothing in a window's pages, nothing for the next text. */
+ * transformers (tests/golden/long.json, by tools/goldens/goldens-long); and what long texts leave
+ * behind: nothing in a window's pages, nothing for the next text. */
 #include "parity.h"
 
 #include <errno.h>

@@ -677,7 +677,8 @@ static void refused_memory_is_an_error_and_no_crash(void **state)
 
 /* ---- files that others wrote */
 
-/* The sum of bits[i] * (2 i + 1): tools/goldens/goldens-format computes the same over gguf-py's values. */
+/* The sum of bits[i] * (2 i + 1): tools/goldens/goldens-format computes the same over gguf-py's
+ * values. */
 static uint64_t get_fingerprint(const tg_tensor *t)
 {
     enum { PIECE = 4096 };

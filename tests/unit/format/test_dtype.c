@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Values of gguf-py (tools/goldens/goldens-format): name[16], u32 n_elems, u32 n_bytes, bytes, f32s. */
+/* Values of gguf-py (tools/goldens/goldens-format): name[16], u32 n_elems, u32 n_bytes, bytes,
+ * f32s. */
 static void block_formats_have_the_values_of_gguf_py_to_the_bit(void **state)
 {
     (void)state;

@@ -109,8 +109,9 @@ static char *load_config_template(const char *path)
     return text;
 }
 
-/* The text of a model's own template: SmolLM2's from its GGUF file (tools/models/fetch-models), Gemma 3's
- * from its vocabulary (tools/models/fetch-vocabs). NULL when that is not here; heap, ends in zero. */
+/* The text of a model's own template: SmolLM2's from its GGUF file (tools/models/fetch-models),
+ * Gemma 3's from its vocabulary (tools/models/fetch-vocabs). NULL when that is not here; heap, ends
+ * in zero. */
 static char *load_model_template(const char *name)
 {
     char path[512];
@@ -160,9 +161,10 @@ static void check_model(const char *name)
 {
     char *source = load_model_template(name);
     if (!source) {
-        fprintf(stderr,
-                "the template of %s is not here: see tools/models/fetch-models, tools/models/fetch-vocabs\n",
-                name);
+        fprintf(
+            stderr,
+            "the template of %s is not here: see tools/models/fetch-models, tools/models/fetch-vocabs\n",
+            name);
         skip();
     }
     json_t *g = load_golden("tests/golden/template/chats.json");

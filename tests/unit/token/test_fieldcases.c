@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Failures that people met with tokenizers, by their number in the list of field cases (group A).
- * Texts and right answers are in tests/golden/tokenizer/field.json, which tools/goldens/goldens-fieldcases
- * makes with Hugging Face tokenizers; each case has a small tokenizer of its kind, and some a real
- * vocabulary, read from TG_VOCABS (else models/vocabs).
+ * Texts and right answers are in tests/golden/tokenizer/field.json, which
+ * tools/goldens/goldens-fieldcases makes with Hugging Face tokenizers; each case has a small
+ * tokenizer of its kind, and some a real vocabulary, read from TG_VOCABS (else models/vocabs).
  *
  *   A01 A03 A04 A05 A07 A08 A10 A12 A18 A20 A21 A22 A24 A25 A26 A28 A36 A40   here
  *   A14 A38             tiny.json, test_tokenizer.c

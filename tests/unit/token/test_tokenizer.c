@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ids and texts come from tests/golden/tokenizer, which tools/goldens/goldens-tokenizer makes with Hugging
- * Face tokenizers and llama.cpp, or from the field cases, whose values were confirmed with the
- * former. Real vocabularies are read where they are: TG_MODELS (else models/) holds GGUF files,
- * TG_VOCABS (else models/vocabs) holds NAME/tokenizer.json, as tools/models/fetch-vocabs leaves them.
- * Tests that find none of theirs are skipped. */
+ * Ids and texts come from tests/golden/tokenizer, which tools/goldens/goldens-tokenizer makes with
+ * Hugging Face tokenizers and llama.cpp, or from the field cases, whose values were confirmed with
+ * the former. Real vocabularies are read where they are: TG_MODELS (else models/) holds GGUF files,
+ * TG_VOCABS (else models/vocabs) holds NAME/tokenizer.json, as tools/models/fetch-vocabs leaves
+ * them. Tests that find none of theirs are skipped. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Vocabularies in other wrappings than tokenizer.json: SentencePiece models, tiktoken files, GGUF
- * metadata. Ids and texts come from tests/golden/tokenizer, which tools/goldens/goldens-files makes with
- * the libraries the files were made for. */
+ * metadata. Ids and texts come from tests/golden/tokenizer, which tools/goldens/goldens-files makes
+ * with the libraries the files were made for. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
