@@ -471,7 +471,7 @@ tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t, tg_weights_m
  * rotary head at 2 i and row i of the second half at 2 i + 1. */
 static int64_t find_source_row(const tg_row_order *o, int64_t row)
 {
-    if (o->fix == TG_FIX_UNPERMUTE_Q || o->fix == TG_FIX_UNPERMUTE_K) {
+    if (o->fix == TG_WEIGHT_FIX_UNPERMUTE_Q || o->fix == TG_WEIGHT_FIX_UNPERMUTE_K) {
         int64_t i = row % o->head_dim, half = o->rotary_dim / 2;
         if (i < o->rotary_dim) row += (i < half ? 2 * i : 2 * (i - half) + 1) - i;
     }
@@ -601,7 +601,7 @@ static tg_status pack_integer_row(tg_layout l, const tg_tensor *t, const uint8_t
 tg_status tg_pack_tile(tg_layout l, const tg_tensor *t, const tg_row_order *order, int64_t tile,
                        const float *importance, uint8_t *dst, tg_err *e)
 {
-    TG_ASSERT(t->n_dims == 2 && order->fix != TG_FIX_ADD_ONE);
+    TG_ASSERT(t->n_dims == 2 && order->fix != TG_WEIGHT_FIX_ADD_ONE);
     TG_ASSERT(is_float(t->dtype)
                   ? l == TG_LAYOUT_F32 || l == TG_LAYOUT_F16 || l == TG_LAYOUT_BF16 ||
                         l == TG_LAYOUT_Q8_0 || l == TG_LAYOUT_Q4_0 || l == TG_LAYOUT_Q4_1 ||
@@ -638,6 +638,6 @@ void tg_pack_vector(const tg_tensor *t, const tg_row_order *order, float *dst)
     for (int64_t i = 0; i < t->dims[0]; i++) {
         tg_dtype_unpack(t->dtype, src + (size_t)find_source_row(order, i) * one, dst + i, 1);
         /* In float32, as the paper's code does it, whatever the file's type. */
-        if (order->fix == TG_FIX_ADD_ONE) dst[i] = 1.0f + dst[i];
+        if (order->fix == TG_WEIGHT_FIX_ADD_ONE) dst[i] = 1.0f + dst[i];
     }
 }

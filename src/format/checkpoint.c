@@ -73,10 +73,10 @@ tg_status tg_checkpoint_add_file(tg_checkpoint *c, const char *path, const char 
 tg_status tg_checkpoint_index_tensors(tg_checkpoint *c, tg_err *e)
 {
     tg_str duplicate = {0};
-    tg_name *list = TG_ARENA_ARRAY(&c->arena, tg_name, c->n_tensors);
+    tg_name_entry *list = TG_ARENA_ARRAY(&c->arena, tg_name_entry, c->n_tensors);
     if (!list) return tg_fail_nomem(e, (size_t)c->n_tensors * sizeof *list, "a list of tensors");
     for (int32_t i = 0; i < c->n_tensors; i++)
-        list[i] = (tg_name){c->tensors[i].name, i};
+        list[i] = (tg_name_entry){c->tensors[i].name, i};
     if (tg_names_init(&c->names, list, c->n_tensors, &duplicate)) return TG_OK;
     return tg_fail(e, TG_E_CORRUPT, "%s: tensor '%.*s' is in two files of the checkpoint", c->path,
                    (int)duplicate.len, duplicate.ptr);

@@ -167,7 +167,7 @@ static int compare_names(const void *a, const void *b)
 static tg_status check_index_entry(const weight_files *w, const char *tensor, const json_t *file,
                                    tg_err *e)
 {
-    tg_shown shown = tg_name_show(tg_str_from_cstr(tensor));
+    tg_shown_name shown = tg_name_show(tg_str_from_cstr(tensor));
     const char *name = json_string_value(file);
     if (!name)
         return tg_fail(e, TG_E_CORRUPT, "%s: the file of tensor '%s' is no string", w->index_path,
@@ -337,14 +337,14 @@ static tg_status collect_aliases(tg_checkpoint *c, const weight_files *w,
     tg_str duplicate = {0};
     for (int32_t i = 0; i < w->n; i++)
         n += files[i].n_notes;
-    tg_name *list = TG_ARENA_ARRAY(&c->arena, tg_name, n);
+    tg_name_entry *list = TG_ARENA_ARRAY(&c->arena, tg_name_entry, n);
     if (!list) return tg_fail_nomem(e, (size_t)n * sizeof *list, "shared tensors");
     for (int32_t i = 0; i < w->n; i++) {
         for (int32_t j = 0; j < files[i].n_notes; j++) {
             const tg_note *note = &files[i].notes[j];
             int32_t id = tg_names_find(&c->names, note->value);
             if (id >= 0 && tg_names_find(&c->names, note->key) < 0)
-                list[n_aliases++] = (tg_name){note->key, id};
+                list[n_aliases++] = (tg_name_entry){note->key, id};
         }
     }
     if (tg_names_init(&c->aliases, list, n_aliases, &duplicate)) return TG_OK;

@@ -191,7 +191,7 @@ static tg_status take_kvs(tg_gguf *g, tg_arena *a, cursor *c, tg_err *e)
 {
     tg_str duplicate = {0};
     g->kvs = TG_ARENA_ARRAY(a, tg_gguf_kv, g->n_kvs);
-    tg_name *names = TG_ARENA_ARRAY(a, tg_name, g->n_kvs);
+    tg_name_entry *names = TG_ARENA_ARRAY(a, tg_name_entry, g->n_kvs);
     if (!g->kvs || !names)
         return tg_fail_nomem(e, (size_t)g->n_kvs * sizeof *g->kvs, "the list of GGUF keys");
     for (int32_t i = 0; i < g->n_kvs; i++) {
@@ -202,7 +202,7 @@ static tg_status take_kvs(tg_gguf *g, tg_arena *a, cursor *c, tg_err *e)
             tg_err_context(e, "key '%.*s'", (int)TG_MIN(kv->key.len, 200u), kv->key.ptr);
             return s;
         }
-        names[i] = (tg_name){kv->key, i};
+        names[i] = (tg_name_entry){kv->key, i};
     }
     if (!tg_names_init(&g->kv_names, names, g->n_kvs, &duplicate))
         return tg_fail(e, TG_E_CORRUPT, "key '%.*s' is there twice",
@@ -361,17 +361,17 @@ static tg_status check_tail(const tg_gguf *g, const cursor *c, size_t end, tg_er
 
 static tg_status take_tensors(tg_gguf *g, tg_arena *a, cursor *c, tg_err *e)
 {
-    tg_names names;
+    tg_name_index names;
     tg_str duplicate = {0};
     size_t end = 0;
     g->tensors = TG_ARENA_ARRAY(a, tg_tensor, g->n_tensors);
     place *places = TG_ARENA_ARRAY(a, place, g->n_tensors);
-    tg_name *list = TG_ARENA_ARRAY(a, tg_name, g->n_tensors);
+    tg_name_entry *list = TG_ARENA_ARRAY(a, tg_name_entry, g->n_tensors);
     if (!g->tensors || !places || !list)
         return tg_fail_nomem(e, (size_t)g->n_tensors * sizeof *g->tensors, "the list of tensors");
     for (int32_t i = 0; i < g->n_tensors; i++) {
         TG_TRY(take_tensor(g, c, &g->tensors[i], &places[i], e));
-        list[i] = (tg_name){g->tensors[i].name, i};
+        list[i] = (tg_name_entry){g->tensors[i].name, i};
     }
     if (!tg_names_init(&names, list, g->n_tensors, &duplicate))
         return tg_fail(e, TG_E_CORRUPT, "tensor '%.*s' is there twice", (int)duplicate.len,

@@ -49,7 +49,7 @@ typedef struct tg_gguf {
     int32_t n_kvs, n_tensors;
     tg_gguf_kv *kvs;    /* in the file's order */
     tg_tensor *tensors; /* in the file's order */
-    tg_names kv_names;
+    tg_name_index kv_names;
     size_t data_offset; /* where the tensor region begins */
 } tg_gguf;
 

@@ -27,8 +27,8 @@ struct tg_checkpoint {
 
     tg_tensor *tensors;
     int32_t n_tensors;
-    tg_names names;   /* of tensors, by index */
-    tg_names aliases; /* names left out at saving -> index of the tensor they share */
+    tg_name_index names;   /* of tensors, by index */
+    tg_name_index aliases; /* names left out at saving -> index of the tensor they share */
 
     const tg_gguf *gguf; /* of the first shard */
 

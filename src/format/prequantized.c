@@ -18,7 +18,7 @@ struct tg_prequantized {
     tg_tensor *tensors; /* [n] the matrices under their plain names */
     tg_str *codes;      /* [n] the names of their codes */
     int32_t n;
-    tg_names names, code_names; /* into tensors */
+    tg_name_index names, code_names; /* into tensors */
     tg_arena arena;
 };
 
@@ -46,8 +46,8 @@ static tg_status add_matrices(tg_prequantized *s, tg_err *e)
     int32_t n = tg_checkpoint_n_tensors(s->folder.c);
     s->tensors = TG_ARENA_ARRAY(&s->arena, tg_tensor, n);
     s->codes = TG_ARENA_ARRAY(&s->arena, tg_str, n);
-    tg_name *names = TG_ARENA_ARRAY(&s->arena, tg_name, n);
-    tg_name *code_names = TG_ARENA_ARRAY(&s->arena, tg_name, n);
+    tg_name_entry *names = TG_ARENA_ARRAY(&s->arena, tg_name_entry, n);
+    tg_name_entry *code_names = TG_ARENA_ARRAY(&s->arena, tg_name_entry, n);
     if (!s->tensors || !s->codes || !names || !code_names)
         return tg_fail_nomem(e, (size_t)n * sizeof(tg_tensor), "the quantized weights");
     for (int32_t i = 0; i < n; i++) {
@@ -62,8 +62,8 @@ static tg_status add_matrices(tg_prequantized *s, tg_err *e)
     }
     tg_str twice = {0};
     for (int32_t i = 0; i < s->n; i++) {
-        names[i] = (tg_name){s->tensors[i].name, i};
-        code_names[i] = (tg_name){s->codes[i], i};
+        names[i] = (tg_name_entry){s->tensors[i].name, i};
+        code_names[i] = (tg_name_entry){s->codes[i], i};
     }
     if (!tg_names_init(&s->names, names, s->n, &twice))
         return tg_fail(e, TG_E_CORRUPT, "%s: '%.*s' is there in two codings.",

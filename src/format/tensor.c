@@ -55,12 +55,12 @@ static int compare_strs(tg_str a, tg_str b)
 
 static int compare_names(const void *a, const void *b)
 {
-    return compare_strs(((const tg_name *)a)->text, ((const tg_name *)b)->text);
+    return compare_strs(((const tg_name_entry *)a)->text, ((const tg_name_entry *)b)->text);
 }
 
-bool tg_names_init(tg_names *out, tg_name *names, int32_t n, tg_str *duplicate)
+bool tg_names_init(tg_name_index *out, tg_name_entry *names, int32_t n, tg_str *duplicate)
 {
-    *out = (tg_names){names, n};
+    *out = (tg_name_index){names, n};
     if (n > 0) qsort(names, (size_t)n, sizeof *names, compare_names);
     for (int32_t i = 1; i < n; i++) {
         if (!tg_str_is_equal(names[i - 1].text, names[i].text)) continue;
@@ -70,7 +70,7 @@ bool tg_names_init(tg_names *out, tg_name *names, int32_t n, tg_str *duplicate)
     return true;
 }
 
-int32_t tg_names_find(const tg_names *x, tg_str text)
+int32_t tg_names_find(const tg_name_index *x, tg_str text)
 {
     int32_t low = 0, high = x->n;
     while (low < high) {
@@ -85,7 +85,7 @@ int32_t tg_names_find(const tg_names *x, tg_str text)
     return -1;
 }
 
-void tg_names_print_hint(tg_buf *out, const tg_names *x, tg_str text)
+void tg_names_print_hint(tg_buf *out, const tg_name_index *x, tg_str text)
 {
     /* tg_find_nearest_name wants terminated strings; ours are views. */
     tg_arena a = {0};
@@ -109,9 +109,9 @@ bool tg_name_is_printable(tg_str s)
     return true;
 }
 
-tg_shown tg_name_show(tg_str s)
+tg_shown_name tg_name_show(tg_str s)
 {
-    tg_shown out = {{0}};
+    tg_shown_name out = {{0}};
     tg_buf b = {0};
     tg_buf_add_escaped(&b, (tg_str){s.ptr, TG_MIN(s.len, sizeof out.text)});
     size_t n = TG_MIN(b.len, sizeof out.text - 4);

@@ -37,32 +37,32 @@ void tg_tensor_print_dims(tg_buf *out, const tg_tensor *t);
 TG_MUST_USE tg_status tg_tensor_plan_bytes(tg_tensor *t, tg_err *e);
 
 /* An index over names: sorted, so that no choice of names makes it slow. */
-typedef struct tg_name {
+typedef struct tg_name_entry {
     tg_str text;
     int32_t id;
-} tg_name;
+} tg_name_entry;
 
-typedef struct tg_names {
-    tg_name *sorted;
+typedef struct tg_name_index {
+    tg_name_entry *sorted;
     int32_t n;
-} tg_names;
+} tg_name_index;
 
 /* Sorts n names in place. When two are equal *duplicate is one of them and the result is false. */
-bool tg_names_init(tg_names *out, tg_name *names, int32_t n, tg_str *duplicate);
+bool tg_names_init(tg_name_index *out, tg_name_entry *names, int32_t n, tg_str *duplicate);
 /* -1 when it is not there. */
-int32_t tg_names_find(const tg_names *x, tg_str text);
+int32_t tg_names_find(const tg_name_index *x, tg_str text);
 /* Appends "; the nearest is 'x'" for the name most like `text`, or nothing when none is like it:
  * the end of a message about an absent name. Compares with every name, so only for messages. */
-void tg_names_print_hint(tg_buf *out, const tg_names *x, tg_str text);
+void tg_names_print_hint(tg_buf *out, const tg_name_index *x, tg_str text);
 
 /* Not empty, UTF-8, and no control characters: fit for a message. */
 bool tg_name_is_printable(tg_str s);
 
 /* Anything else from a file in a message: escaped and cut, as a value, tg_name_show(s).text. */
-typedef struct tg_shown {
+typedef struct tg_shown_name {
     char text[128];
-} tg_shown;
+} tg_shown_name;
 
-tg_shown tg_name_show(tg_str s);
+tg_shown_name tg_name_show(tg_str s);
 
 #endif

@@ -56,7 +56,7 @@ static tg_value add(tg_build *b, const tg_hparams *h, tg_value x, tg_value y)
     return tg_build_add(b, x, tg_build_scale(b, y, h->residual_scale));
 }
 
-tg_value tg_layer_before(tg_build *b, const tg_hparams *h, int32_t layer, tg_value x)
+tg_value tg_layer_pre_norm(tg_build *b, const tg_hparams *h, int32_t layer, tg_value x)
 {
     tg_value y = tg_block_norm(b, h, x, TG_W_ATTN_NORM, TG_W_ATTN_NORM_BIAS);
     x = add(b, h, x, tg_block_attention(b, h, layer, y));
@@ -71,7 +71,7 @@ tg_value tg_layer_parallel(tg_build *b, const tg_hparams *h, int32_t layer, tg_v
     return add(b, h, x, tg_block_glu(b, h, y));
 }
 
-tg_value tg_layer_after(tg_build *b, const tg_hparams *h, int32_t layer, tg_value x)
+tg_value tg_layer_post_norm(tg_build *b, const tg_hparams *h, int32_t layer, tg_value x)
 {
     tg_value y = tg_block_attention(b, h, layer, x);
     x = add(b, h, x, tg_block_norm(b, h, y, TG_W_ATTN_POST_NORM, TG_W_COUNT));
@@ -79,7 +79,7 @@ tg_value tg_layer_after(tg_build *b, const tg_hparams *h, int32_t layer, tg_valu
     return add(b, h, x, tg_block_norm(b, h, y, TG_W_FFN_POST_NORM, TG_W_COUNT));
 }
 
-tg_value tg_layer_around(tg_build *b, const tg_hparams *h, int32_t layer, tg_value x)
+tg_value tg_layer_sandwich_norm(tg_build *b, const tg_hparams *h, int32_t layer, tg_value x)
 {
     tg_value y = tg_block_norm(b, h, x, TG_W_ATTN_NORM, TG_W_COUNT);
     y = tg_block_attention(b, h, layer, y);
@@ -91,6 +91,7 @@ tg_value tg_layer_around(tg_build *b, const tg_hparams *h, int32_t layer, tg_val
 void tg_block_decoder(tg_build *b, const tg_hparams *h, tg_layer_fn *layer)
 {
     tg_value x = tg_build_embed(b, TG_W_EMBED, tg_build_tokens(b), h->embed_scale); /* [T, D] */
+    if (h->is_parallel) layer = tg_layer_parallel;
     for (int32_t l = 0; l < h->n_layers; l++)
         x = tg_build_layer_end(b, layer(b, h, l, tg_build_layer_begin(b, l, x)));
     x = tg_block_norm(b, h, x, TG_W_OUT_NORM, TG_W_OUT_NORM_BIAS);

@@ -20,19 +20,19 @@ tg_value tg_block_attention(tg_build *b, const tg_hparams *h, int32_t layer, tg_
 /* Gated feed-forward: down(act(gate x) * up x). x [T, D] -> [T, D] */
 tg_value tg_block_glu(tg_build *b, const tg_hparams *h, tg_value x);
 
-/* ---- layers: the residual stream in and out, [T, D] */
-typedef tg_value tg_layer_fn(tg_build *b, const tg_hparams *h, int32_t layer, tg_value x);
+/* ---- layers */
 
 /* x + attention(norm x), then x + glu(norm x) */
-tg_layer_fn tg_layer_before;
+tg_layer_fn tg_layer_pre_norm;
 /* x + attention(norm x) + glu(norm x), of one norm */
 tg_layer_fn tg_layer_parallel;
 /* x + norm(attention(x)), then x + norm(glu(x)) */
-tg_layer_fn tg_layer_after;
+tg_layer_fn tg_layer_post_norm;
 /* x + norm(attention(norm x)), then x + norm(glu(norm x)) */
-tg_layer_fn tg_layer_around;
+tg_layer_fn tg_layer_sandwich_norm;
 
-/* The whole of a decoder: embedding, layers, last norm, output rows, head. */
+/* A whole decoder: embedding, layers, last norm, head. `layer` is the architecture's kind; models
+ * whose config asks for parallel blocks (is_parallel) have tg_layer_parallel instead. */
 void tg_block_decoder(tg_build *b, const tg_hparams *h, tg_layer_fn *layer);
 
 #endif

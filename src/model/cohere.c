@@ -33,11 +33,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return tg_hparams_read_numbers(h, c, numbers, TG_COUNT(numbers), e);
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_parallel);
-}
-
 const tg_arch tg_arch_cohere = {
     .name = "cohere",
     .hf_types = {"cohere"},
@@ -47,5 +42,5 @@ const tg_arch tg_arch_cohere = {
     .gguf_has_pairs = true,
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_parallel,
 };

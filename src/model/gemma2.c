@@ -109,11 +109,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return is_gguf ? read_gguf(h, c, ck, a, e) : read_hf(h, c, ck, a, e);
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_around);
-}
-
 const tg_arch tg_arch_gemma2 = {
     .name = "gemma2",
     .hf_types = {"gemma2"},
@@ -121,5 +116,5 @@ const tg_arch tg_arch_gemma2 = {
     .rules = {&tg_rules_gemma, &tg_rules_attention, &tg_rules_glu},
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_sandwich_norm,
 };

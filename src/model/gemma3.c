@@ -18,10 +18,10 @@
 static const tg_weight_rule rules[] = {
     {.role = TG_W_Q_NORM, .hf = "model.layers.#.self_attn.q_norm.weight",
      .gguf = "blk.#.attn_q_norm.weight",
-     .rows = TG_SIZE_HEAD, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
+     .rows = TG_DIM_HEAD, .cols = TG_DIM_1, .hf_fix = TG_WEIGHT_FIX_ADD_ONE},
     {.role = TG_W_K_NORM, .hf = "model.layers.#.self_attn.k_norm.weight",
      .gguf = "blk.#.attn_k_norm.weight",
-     .rows = TG_SIZE_HEAD, .cols = TG_SIZE_1, .hf_fix = TG_FIX_ADD_ONE},
+     .rows = TG_DIM_HEAD, .cols = TG_DIM_1, .hf_fix = TG_WEIGHT_FIX_ADD_ONE},
 };
 static const tg_rule_list own_rules = TG_RULE_LIST(rules);
 
@@ -196,11 +196,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return TG_OK;
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_around);
-}
-
 const tg_arch tg_arch_gemma3 = {
     .name = "gemma3",
     .hf_types = {"gemma3_text", "gemma3"},
@@ -209,5 +204,5 @@ const tg_arch tg_arch_gemma3 = {
     .hf_prefixes = hf_prefixes,
     .ignored_tensors = ignored_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_sandwich_norm,
 };

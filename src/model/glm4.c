@@ -11,9 +11,9 @@
 /* clang-format off */
 static const tg_weight_rule rules[] = {
     {.role = TG_W_ATTN_POST_NORM, .hf = "model.layers.#.post_self_attn_layernorm.weight",
-     .gguf = "blk.#.post_attention_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1},
+     .gguf = "blk.#.post_attention_norm.weight", .rows = TG_DIM_D, .cols = TG_DIM_1},
     {.role = TG_W_FFN_POST_NORM, .hf = "model.layers.#.post_mlp_layernorm.weight",
-     .gguf = "blk.#.post_ffw_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1},
+     .gguf = "blk.#.post_ffw_norm.weight", .rows = TG_DIM_D, .cols = TG_DIM_1},
 };
 /* clang-format on */
 static const tg_rule_list own_rules = TG_RULE_LIST(rules);
@@ -34,11 +34,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return tg_dense_read(h, c, ck, &absent, a, e);
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_around);
-}
-
 const tg_arch tg_arch_glm4 = {
     .name = "glm4",
     .hf_types = {"glm4"},
@@ -49,5 +44,5 @@ const tg_arch tg_arch_glm4 = {
     .gguf_has_pairs = true,
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_sandwich_norm,
 };

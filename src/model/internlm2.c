@@ -12,32 +12,32 @@
 /* clang-format off */
 static const tg_weight_rule rules[] = {
     {.role = TG_W_EMBED, .hf = "model.tok_embeddings.weight", .gguf = "token_embd.weight",
-     .rows = TG_SIZE_V, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+     .rows = TG_DIM_V, .cols = TG_DIM_D},
     {.role = TG_W_OUT_NORM, .hf = "model.norm.weight", .gguf = "output_norm.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_1},
+     .rows = TG_DIM_D, .cols = TG_DIM_1},
     {.role = TG_W_HEAD, .hf = "output.weight", .gguf = "output.weight",
-     .rows = TG_SIZE_V, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+     .rows = TG_DIM_V, .cols = TG_DIM_D},
     {.role = TG_W_ATTN_NORM, .hf = "model.layers.#.attention_norm.weight",
-     .gguf = "blk.#.attn_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1},
+     .gguf = "blk.#.attn_norm.weight", .rows = TG_DIM_D, .cols = TG_DIM_1},
     {.role = TG_W_Q, .hf = "model.layers.#.attention.wqkv.weight", .gguf = "blk.#.attn_q.weight",
-     .rows = TG_SIZE_HD, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS, .hf_part = TG_PART_GROUP_Q},
+     .rows = TG_DIM_HD, .cols = TG_DIM_D, .hf_part = TG_WEIGHT_PART_GROUP_Q},
     {.role = TG_W_K, .hf = "model.layers.#.attention.wqkv.weight", .gguf = "blk.#.attn_k.weight",
-     .rows = TG_SIZE_KD, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS, .hf_part = TG_PART_GROUP_K},
+     .rows = TG_DIM_KD, .cols = TG_DIM_D, .hf_part = TG_WEIGHT_PART_GROUP_K},
     {.role = TG_W_V, .hf = "model.layers.#.attention.wqkv.weight", .gguf = "blk.#.attn_v.weight",
-     .rows = TG_SIZE_KD, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS, .hf_part = TG_PART_GROUP_V},
+     .rows = TG_DIM_KD, .cols = TG_DIM_D, .hf_part = TG_WEIGHT_PART_GROUP_V},
     {.role = TG_W_O, .hf = "model.layers.#.attention.wo.weight",
      .gguf = "blk.#.attn_output.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_HD, .split = TG_SPLIT_COLS},
+     .rows = TG_DIM_D, .cols = TG_DIM_HD},
     {.role = TG_W_FFN_NORM, .hf = "model.layers.#.ffn_norm.weight", .gguf = "blk.#.ffn_norm.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_1},
+     .rows = TG_DIM_D, .cols = TG_DIM_1},
     {.role = TG_W_GATE, .hf = "model.layers.#.feed_forward.w1.weight",
      .gguf = "blk.#.ffn_gate.weight",
-     .rows = TG_SIZE_F, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+     .rows = TG_DIM_F, .cols = TG_DIM_D},
     {.role = TG_W_UP, .hf = "model.layers.#.feed_forward.w3.weight", .gguf = "blk.#.ffn_up.weight",
-     .rows = TG_SIZE_F, .cols = TG_SIZE_D, .split = TG_SPLIT_ROWS},
+     .rows = TG_DIM_F, .cols = TG_DIM_D},
     {.role = TG_W_DOWN, .hf = "model.layers.#.feed_forward.w2.weight",
      .gguf = "blk.#.ffn_down.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_F, .split = TG_SPLIT_COLS},
+     .rows = TG_DIM_D, .cols = TG_DIM_F},
 };
 /* clang-format on */
 static const tg_rule_list own_rules = TG_RULE_LIST(rules);
@@ -62,11 +62,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return tg_dense_read(h, c, ck, &absent, a, e);
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_before);
-}
-
 const tg_arch tg_arch_internlm2 = {
     .name = "internlm2",
     .hf_types = {"internlm2"},
@@ -75,5 +70,5 @@ const tg_arch tg_arch_internlm2 = {
     .gguf_has_pairs = true,
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_pre_norm,
 };

@@ -64,11 +64,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return tg_hparams_read_window(h, c, ck, 4096, true, &has_types, e);
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_before);
-}
-
 const tg_arch tg_arch_llama = {
     .name = "llama",
     .hf_types = {"llama", "mistral", "ministral", "mistral3"},
@@ -79,5 +74,5 @@ const tg_arch tg_arch_llama = {
     .hf_prefixes = hf_prefixes,
     .ignored_tensors = ignored_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_pre_norm,
 };

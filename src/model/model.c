@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * model.c - a checkpoint becomes a blueprint: architecture, numbers, and a tensor for every weight.
+ * model.c - a loaded checkpoint: architecture, numbers, and a tensor for every weight.
  *
  * Nothing is guessed and nothing initialised: a tensor that the table of weights names and the file
  * lacks is an error, and so is one that the file has and no row knows, because a model that drops a
  * bias still talks, only worse. Both lists are shown together, as they explain each other. */
 #include "base/log.h"
 #include "format/prequantized.h"
+#include "model/block.h"
 #include "model/keys.h"
 
 #include <inttypes.h>
@@ -15,8 +16,9 @@
 struct tg_loaded_checkpoint {
     const tg_checkpoint *c; /* borrowed */
     const tg_arch *arch;
-    const char *prefix;        /* what stands for "model." in this checkpoint's names */
-    tg_prequantized *shipping; /* weights that are quantized in the folder's own way; NULL: none */
+    const char *prefix; /* what stands for "model." in this checkpoint's names */
+    tg_prequantized
+        *prequantized; /* weights that are quantized in the folder's own way; NULL: none */
     tg_hparams h;
     tg_found_weight *found; /* [TG_W_COUNT][n_layers] */
     tg_arena arena;
@@ -140,7 +142,7 @@ static const tg_tensor *find_tensor(const tg_loaded_checkpoint *b, const tg_weig
     if (!pattern) return NULL;
     expand_name(name, pattern, b->prefix, layer);
     const tg_tensor *made =
-        b->shipping ? tg_prequantized_find(b->shipping, tg_str_from_cstr(name)) : NULL;
+        b->prequantized ? tg_prequantized_find(b->prequantized, tg_str_from_cstr(name)) : NULL;
     return made ? made : tg_checkpoint_find_tensor(b->c, tg_str_from_cstr(name));
 }
 
@@ -178,16 +180,16 @@ static void find_prefix(tg_loaded_checkpoint *b)
 
 /* ---- shapes */
 
-static int64_t find_size(const tg_hparams *h, tg_size s)
+static int64_t find_size(const tg_hparams *h, tg_weight_dim s)
 {
     switch (s) {
-    case TG_SIZE_1: return 1;
-    case TG_SIZE_D: return h->width;
-    case TG_SIZE_HD: return (int64_t)h->n_heads * h->head_dim;
-    case TG_SIZE_KD: return (int64_t)h->n_kv_heads * h->head_dim;
-    case TG_SIZE_HEAD: return h->head_dim;
-    case TG_SIZE_F: return h->ffn;
-    case TG_SIZE_V: return h->n_embed_rows;
+    case TG_DIM_1: return 1;
+    case TG_DIM_D: return h->width;
+    case TG_DIM_HD: return (int64_t)h->n_heads * h->head_dim;
+    case TG_DIM_KD: return (int64_t)h->n_kv_heads * h->head_dim;
+    case TG_DIM_HEAD: return h->head_dim;
+    case TG_DIM_F: return h->ffn;
+    case TG_DIM_V: return h->n_embed_rows;
     }
     TG_ASSERT(false && "no size");
     return 0;
@@ -339,25 +341,25 @@ static int64_t find_part(const tg_loaded_checkpoint *b, const tg_weight_rule *r,
                          tg_row_order *order)
 {
     const tg_hparams *h = &b->h;
-    int64_t q = find_size(h, TG_SIZE_HD), k = find_size(h, TG_SIZE_KD);
+    int64_t q = find_size(h, TG_DIM_HD), k = find_size(h, TG_DIM_KD);
     int32_t group = h->n_heads / h->n_kv_heads;
     tg_weight_part part = part_of(b, r);
     *first = 0;
     switch (part) {
-    case TG_PART_ALL: return find_size(h, r->rows);
-    case TG_PART_Q: return q + 2 * k;
-    case TG_PART_K: *first = q; return q + 2 * k;
-    case TG_PART_V: *first = q + k; return q + 2 * k;
-    case TG_PART_GROUP_Q:
-    case TG_PART_GROUP_K:
-    case TG_PART_GROUP_V:
-        order->run = part == TG_PART_GROUP_Q ? group * h->head_dim : h->head_dim;
+    case TG_WEIGHT_PART_ALL: return find_size(h, r->rows);
+    case TG_WEIGHT_PART_Q: return q + 2 * k;
+    case TG_WEIGHT_PART_K: *first = q; return q + 2 * k;
+    case TG_WEIGHT_PART_V: *first = q + k; return q + 2 * k;
+    case TG_WEIGHT_PART_GROUP_Q:
+    case TG_WEIGHT_PART_GROUP_K:
+    case TG_WEIGHT_PART_GROUP_V:
+        order->run = part == TG_WEIGHT_PART_GROUP_Q ? group * h->head_dim : h->head_dim;
         order->step = (group + 2) * h->head_dim;
-        if (part == TG_PART_GROUP_K) *first = (int64_t)group * h->head_dim;
-        if (part == TG_PART_GROUP_V) *first = (int64_t)(group + 1) * h->head_dim;
+        if (part == TG_WEIGHT_PART_GROUP_K) *first = (int64_t)group * h->head_dim;
+        if (part == TG_WEIGHT_PART_GROUP_V) *first = (int64_t)(group + 1) * h->head_dim;
         return q + 2 * k;
-    case TG_PART_GATE: return 2 * find_size(h, TG_SIZE_F);
-    case TG_PART_UP: *first = find_size(h, TG_SIZE_F); return 2 * *first;
+    case TG_WEIGHT_PART_GATE: return 2 * find_size(h, TG_DIM_F);
+    case TG_WEIGHT_PART_UP: *first = find_size(h, TG_DIM_F); return 2 * *first;
     }
     TG_ASSERT(false && "no part");
     return 0;
@@ -377,7 +379,7 @@ static tg_row_order order_of(const tg_loaded_checkpoint *b, const tg_weight_rule
                       .rotary_dim = b->h.ropes[0].rotary_dim};
     if (has_pairs && is_rotated(r->role)) {
         bool is_q = r->role == TG_W_Q || r->role == TG_W_Q_BIAS;
-        o.fix = is_q ? TG_FIX_UNPERMUTE_Q : TG_FIX_UNPERMUTE_K;
+        o.fix = is_q ? TG_WEIGHT_FIX_UNPERMUTE_Q : TG_WEIGHT_FIX_UNPERMUTE_K;
     }
     return o;
 }
@@ -389,7 +391,7 @@ static tg_status take_tensor(tg_loaded_checkpoint *b, tg_found_weight *w, const 
     const tg_weight_rule *r = w->rule;
     int64_t first, rows = find_size(&b->h, r->rows), cols = find_size(&b->h, r->cols);
     int64_t all = find_part(b, r, &first, &w->order);
-    TG_TRY(check_shape(t, all, cols, r->cols == TG_SIZE_1, e));
+    TG_TRY(check_shape(t, all, cols, r->cols == TG_DIM_1, e));
     w->tensor = t;
     if (all == rows) return TG_OK;
     tg_tensor *view = TG_ARENA_ARRAY(&b->arena, tg_tensor, 1);
@@ -418,8 +420,8 @@ static tg_status find_weights(tg_loaded_checkpoint *b, name_list *missing, tg_er
         }
         /* A tensor of several weights is missed once. */
         tg_weight_part part = part_of(b, r);
-        bool is_first = part == TG_PART_ALL || part == TG_PART_Q || part == TG_PART_GROUP_Q ||
-                        part == TG_PART_GATE;
+        bool is_first = part == TG_WEIGHT_PART_ALL || part == TG_WEIGHT_PART_Q ||
+                        part == TG_WEIGHT_PART_GROUP_Q || part == TG_WEIGHT_PART_GATE;
         for (int32_t l = 0; is_first && l < n_layers_of(b, r->role); l++) {
             char name[NAME_BYTES];
             if (get_found(b, r->role, l)->tensor || !is_needed(b, r)) continue;
@@ -465,8 +467,9 @@ static void find_surplus(const tg_loaded_checkpoint *b, name_list *surplus)
 {
     for (int32_t i = 0; i < tg_checkpoint_n_tensors(b->c); i++) {
         tg_str name = tg_checkpoint_get_tensor(b->c, i)->name;
-        const tg_tensor *made = b->shipping ? tg_prequantized_find_codes(b->shipping, name) : NULL;
-        bool is_known = is_ignored(b, name) || (b->shipping && tg_prequantized_is_side(name));
+        const tg_tensor *made =
+            b->prequantized ? tg_prequantized_find_codes(b->prequantized, name) : NULL;
+        bool is_known = is_ignored(b, name) || (b->prequantized && tg_prequantized_is_side(name));
         const tg_weight_rule *r;
         for (int32_t k = 0; !is_known && (r = get_rule(b->arch, k)) != NULL; k++)
             is_known = is_match(b, made ? made->name : name, r);
@@ -481,7 +484,7 @@ static tg_status resolve(tg_loaded_checkpoint *b, tg_config *keys, tg_err *e)
     b->h.embed_scale = b->h.residual_scale = b->h.logit_scale = 1;
     TG_TRY(b->arch->read_hparams(&b->h, keys, b->c, &b->arena, e));
     const json_t *quantization = tg_config_get_json(keys, "quantization_config");
-    if (quantization) TG_TRY(tg_prequantized_new(&b->shipping, b->c, quantization, e));
+    if (quantization) TG_TRY(tg_prequantized_new(&b->prequantized, b->c, quantization, e));
     /* After the architecture asked: what is left has a reader nowhere. */
     TG_TRY(tg_config_refuse_unread(keys, e));
     tg_config_ignore_common(keys);
@@ -506,7 +509,7 @@ tg_status tg_loaded_checkpoint_open(tg_loaded_checkpoint **out, const tg_checkpo
     tg_config *keys = NULL;
     *out = NULL;
     tg_loaded_checkpoint *b = TG_NEW(tg_loaded_checkpoint);
-    if (!b) return tg_fail_nomem(e, sizeof *b, "a blueprint");
+    if (!b) return tg_fail_nomem(e, sizeof *b, "a loaded checkpoint");
     b->c = c;
     tg_status s = tg_config_new(&keys, c, e);
     if (s == TG_OK) s = resolve(b, keys, e);
@@ -522,7 +525,7 @@ tg_status tg_loaded_checkpoint_open(tg_loaded_checkpoint **out, const tg_checkpo
 void tg_loaded_checkpoint_free(tg_loaded_checkpoint *b)
 {
     if (!b) return;
-    tg_prequantized_free(b->shipping);
+    tg_prequantized_free(b->prequantized);
     tg_arena_deinit(&b->arena);
     tg_mem_free(b);
 }
@@ -602,7 +605,7 @@ tg_status tg_loaded_checkpoint_build(const tg_loaded_checkpoint *b, int32_t max_
 
     tg_status s = tg_build_new(&build, shapes, n_layers, e);
     if (s == TG_OK) {
-        b->arch->forward(build, &b->h);
+        tg_block_decoder(build, &b->h, b->arch->layer);
         s = tg_build_finish(build, out, e);
         if (s != TG_OK) tg_err_context(e, "%s", tg_checkpoint_get_path(b->c));
     }

@@ -2,9 +2,9 @@
  * model.h - architectures: what tensors a checkpoint of that kind has, and how they make a model.
  *
  * An architecture is one file with one exported tg_arch (declared by its line in archs.def): a
- * table of weights, a function that reads hyperparameters from the checkpoint's own keys, and a
- * forward function on the graph builder. Nothing elsewhere names an architecture. A difference that
- * is a number is a hyperparameter; one that is structure is a block in block.h taking a struct. */
+ * table of weights, a function that reads hyperparameters from the checkpoint's own keys, and the
+ * kind of its layers (block.h). Nothing elsewhere names an architecture. A difference that is a
+ * number is a hyperparameter; one that is structure is a block in block.h taking a struct. */
 #ifndef TG_MODEL_MODEL_H
 #define TG_MODEL_MODEL_H
 
@@ -70,25 +70,22 @@ typedef struct tg_hparams {
 } tg_hparams;
 
 /* Shapes in the weight table, in the letters of the hyperparameters. */
-typedef enum tg_size {
-    TG_SIZE_1,
-    TG_SIZE_D,    /* width */
-    TG_SIZE_HD,   /* n_heads * head_dim */
-    TG_SIZE_KD,   /* n_kv_heads * head_dim */
-    TG_SIZE_HEAD, /* head_dim */
-    TG_SIZE_F,    /* ffn */
-    TG_SIZE_V     /* n_embed_rows */
-} tg_size;
+typedef enum tg_weight_dim {
+    TG_DIM_1,
+    TG_DIM_D,    /* width */
+    TG_DIM_HD,   /* n_heads * head_dim */
+    TG_DIM_KD,   /* n_kv_heads * head_dim */
+    TG_DIM_HEAD, /* head_dim */
+    TG_DIM_F,    /* ffn */
+    TG_DIM_V     /* n_embed_rows */
+} tg_weight_dim;
 
-/* How tensor parallelism cuts it: by output rows, by input columns, or not. */
-typedef enum tg_split { TG_SPLIT_NONE, TG_SPLIT_ROWS, TG_SPLIT_COLS } tg_split;
-
-/* What a file format did to the paper's weight, undone when packing. */
+/* How a file format changed the weight of the model's definition; undone when packing. */
 typedef enum tg_weight_fix {
-    TG_FIX_NONE,
-    TG_FIX_UNPERMUTE_Q, /* GGUF interleaves the rotary halves of each query head */
-    TG_FIX_UNPERMUTE_K, /* and of each key head */
-    TG_FIX_ADD_ONE      /* stored around 0, used as 1 + w */
+    TG_WEIGHT_FIX_NONE,
+    TG_WEIGHT_FIX_UNPERMUTE_Q, /* GGUF interleaves the rotary halves of each query head */
+    TG_WEIGHT_FIX_UNPERMUTE_K, /* and of each key head */
+    TG_WEIGHT_FIX_ADD_ONE      /* stored around 0, used as 1 + w */
 } tg_weight_fix;
 
 /* How the rows of a tensor are those of a weight: with r what the fix makes of a row, row r / run *
@@ -101,26 +98,28 @@ typedef struct tg_row_order {
 
 /* Which rows of a tensor are the weight, where the file keeps several in one. */
 typedef enum tg_weight_part {
-    TG_PART_ALL,
-    TG_PART_Q, /* all queries, then all keys, then all values */
-    TG_PART_K,
-    TG_PART_V,
-    TG_PART_GROUP_Q, /* for each KV head its queries, its key and its value */
-    TG_PART_GROUP_K,
-    TG_PART_GROUP_V,
-    TG_PART_GATE, /* gate, then up */
-    TG_PART_UP
+    TG_WEIGHT_PART_ALL,
+    TG_WEIGHT_PART_Q, /* all queries, then all keys, then all values */
+    TG_WEIGHT_PART_K,
+    TG_WEIGHT_PART_V,
+    TG_WEIGHT_PART_GROUP_Q, /* for each KV head its queries, its key and its value */
+    TG_WEIGHT_PART_GROUP_K,
+    TG_WEIGHT_PART_GROUP_V,
+    TG_WEIGHT_PART_GATE, /* gate, then up */
+    TG_WEIGHT_PART_UP
 } tg_weight_part;
 
 typedef struct tg_weight_rule {
     tg_weight_role role;
     const char *hf, *gguf; /* tensor names, '#' is the layer; NULL: the format has none */
-    tg_size rows, cols;
+    tg_weight_dim rows, cols;
     bool is_optional;
-    tg_split split;
     tg_weight_fix hf_fix, gguf_fix;
     tg_weight_part hf_part, gguf_part;
 } tg_weight_rule;
+
+/* One layer (block.h): the residual stream in and out, [T, D]. */
+typedef tg_value tg_layer_fn(tg_build *b, const tg_hparams *h, int32_t layer, tg_value x);
 
 /* Rules that several architectures share (rules.h), or an architecture's own. */
 typedef struct tg_rule_list {
@@ -148,7 +147,7 @@ typedef struct tg_arch {
      * (format/hparams.h). The checkpoint is there for numbers that a format keeps as tensors. */
     tg_status (*read_hparams)(tg_hparams *out, tg_config *keys, const tg_checkpoint *c,
                               tg_arena *arena, tg_err *e);
-    void (*forward)(tg_build *b, const tg_hparams *h);
+    tg_layer_fn *layer; /* what hparams do not decide: block.h */
 } tg_arch;
 
 #define TG_ARCH(name) extern const tg_arch tg_arch_##name;

@@ -12,13 +12,13 @@
 /* clang-format off */
 static const tg_weight_rule rules[] = {
     {.role = TG_W_Q_NORM, .hf = "model.layers.#.self_attn.q_norm.weight",
-     .gguf = "blk.#.attn_q_norm.weight", .rows = TG_SIZE_HD, .cols = TG_SIZE_1},
+     .gguf = "blk.#.attn_q_norm.weight", .rows = TG_DIM_HD, .cols = TG_DIM_1},
     {.role = TG_W_K_NORM, .hf = "model.layers.#.self_attn.k_norm.weight",
-     .gguf = "blk.#.attn_k_norm.weight", .rows = TG_SIZE_KD, .cols = TG_SIZE_1},
+     .gguf = "blk.#.attn_k_norm.weight", .rows = TG_DIM_KD, .cols = TG_DIM_1},
     {.role = TG_W_ATTN_POST_NORM, .hf = "model.layers.#.post_attention_layernorm.weight",
-     .gguf = "blk.#.post_attention_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1},
+     .gguf = "blk.#.post_attention_norm.weight", .rows = TG_DIM_D, .cols = TG_DIM_1},
     {.role = TG_W_FFN_POST_NORM, .hf = "model.layers.#.post_feedforward_layernorm.weight",
-     .gguf = "blk.#.post_ffw_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1},
+     .gguf = "blk.#.post_ffw_norm.weight", .rows = TG_DIM_D, .cols = TG_DIM_1},
 };
 /* clang-format on */
 static const tg_rule_list own_rules = TG_RULE_LIST(rules);
@@ -104,11 +104,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return is_gguf ? read_gguf(h, c, e) : TG_OK;
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_after);
-}
-
 const tg_arch tg_arch_olmo2 = {
     .name = "olmo2",
     .hf_types = {"olmo2", "olmo3"},
@@ -116,5 +111,5 @@ const tg_arch tg_arch_olmo2 = {
     .rules = {&tg_rules_ends, &tg_rules_attention, &tg_rules_glu, &own_rules},
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_post_norm,
 };

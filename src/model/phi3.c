@@ -10,17 +10,17 @@
 /* clang-format off */
 static const tg_weight_rule rules[] = {
     {.role = TG_W_Q, .hf = "model.layers.#.self_attn.qkv_proj.weight",
-     .gguf = "blk.#.attn_qkv.weight", .rows = TG_SIZE_HD, .cols = TG_SIZE_D,
-     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_Q, .gguf_part = TG_PART_Q},
+     .gguf = "blk.#.attn_qkv.weight", .rows = TG_DIM_HD, .cols = TG_DIM_D,
+     .hf_part = TG_WEIGHT_PART_Q, .gguf_part = TG_WEIGHT_PART_Q},
     {.role = TG_W_K, .hf = "model.layers.#.self_attn.qkv_proj.weight",
-     .gguf = "blk.#.attn_qkv.weight", .rows = TG_SIZE_KD, .cols = TG_SIZE_D,
-     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_K, .gguf_part = TG_PART_K},
+     .gguf = "blk.#.attn_qkv.weight", .rows = TG_DIM_KD, .cols = TG_DIM_D,
+     .hf_part = TG_WEIGHT_PART_K, .gguf_part = TG_WEIGHT_PART_K},
     {.role = TG_W_V, .hf = "model.layers.#.self_attn.qkv_proj.weight",
-     .gguf = "blk.#.attn_qkv.weight", .rows = TG_SIZE_KD, .cols = TG_SIZE_D,
-     .split = TG_SPLIT_ROWS, .hf_part = TG_PART_V, .gguf_part = TG_PART_V},
+     .gguf = "blk.#.attn_qkv.weight", .rows = TG_DIM_KD, .cols = TG_DIM_D,
+     .hf_part = TG_WEIGHT_PART_V, .gguf_part = TG_WEIGHT_PART_V},
     {.role = TG_W_O, .hf = "model.layers.#.self_attn.o_proj.weight",
      .gguf = "blk.#.attn_output.weight",
-     .rows = TG_SIZE_D, .cols = TG_SIZE_HD, .split = TG_SPLIT_COLS},
+     .rows = TG_DIM_D, .cols = TG_DIM_HD},
 };
 /* clang-format on */
 static const tg_rule_list own_rules = TG_RULE_LIST(rules);
@@ -59,11 +59,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return tg_hparams_read_window(h, c, ck, 0, true, &has_types, e);
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_before);
-}
-
 const tg_arch tg_arch_phi3 = {
     .name = "phi3",
     .hf_types = {"phi3"},
@@ -72,5 +67,5 @@ const tg_arch tg_arch_phi3 = {
               &tg_rules_gate_up},
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_pre_norm,
 };

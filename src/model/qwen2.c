@@ -21,11 +21,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return tg_hparams_read_late_window(h, c, ck, e);
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_before);
-}
-
 const tg_arch tg_arch_qwen2 = {
     .name = "qwen2",
     .hf_types = {"qwen2"},
@@ -34,5 +29,5 @@ const tg_arch tg_arch_qwen2 = {
               &tg_rules_glu},
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_pre_norm,
 };

@@ -22,11 +22,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return tg_hparams_read_late_window(h, c, ck, e);
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_before);
-}
-
 const tg_arch tg_arch_qwen3 = {
     .name = "qwen3",
     .hf_types = {"qwen3"},
@@ -35,5 +30,5 @@ const tg_arch tg_arch_qwen3 = {
               &tg_rules_ffn_norm, &tg_rules_glu},
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_pre_norm,
 };

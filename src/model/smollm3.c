@@ -54,11 +54,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     return TG_OK;
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, tg_layer_before);
-}
-
 const tg_arch tg_arch_smollm3 = {
     .name = "smollm3",
     .hf_types = {"smollm3"},
@@ -68,5 +63,5 @@ const tg_arch tg_arch_smollm3 = {
     .gguf_has_pairs = true,
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_pre_norm,
 };

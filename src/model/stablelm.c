@@ -12,9 +12,9 @@
 /* Not there where attention and feed-forward read the same norm. */
 static const tg_weight_rule rules[] = {
     {.role = TG_W_FFN_NORM, .hf = "model.layers.#.post_attention_layernorm.weight",
-     .gguf = "blk.#.ffn_norm.weight", .rows = TG_SIZE_D, .cols = TG_SIZE_1, .is_optional = true},
+     .gguf = "blk.#.ffn_norm.weight", .rows = TG_DIM_D, .cols = TG_DIM_1, .is_optional = true},
     {.role = TG_W_FFN_NORM_BIAS, .hf = "model.layers.#.post_attention_layernorm.bias",
-     .gguf = "blk.#.ffn_norm.bias", .rows = TG_SIZE_D, .cols = TG_SIZE_1, .is_optional = true},
+     .gguf = "blk.#.ffn_norm.bias", .rows = TG_DIM_D, .cols = TG_DIM_1, .is_optional = true},
 };
 /* clang-format on */
 static const tg_rule_list own_rules = TG_RULE_LIST(rules);
@@ -38,11 +38,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
                               &h->is_parallel, &is_present, e);
 }
 
-static void forward(tg_build *b, const tg_hparams *h)
-{
-    tg_block_decoder(b, h, h->is_parallel ? tg_layer_parallel : tg_layer_before);
-}
-
 const tg_arch tg_arch_stablelm = {
     .name = "stablelm",
     .hf_types = {"stablelm"},
@@ -50,5 +45,5 @@ const tg_arch tg_arch_stablelm = {
     .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_attention, &tg_rules_glu, &own_rules},
     .ignored_tensors = tg_ignored_rope_tensors,
     .read_hparams = read_hparams,
-    .forward = forward,
+    .layer = tg_layer_pre_norm,
 };

@@ -72,7 +72,7 @@ static float find_source(const tg_found_weight *f, int32_t head_dim, int64_t row
 {
     const tg_tensor *t = f->tensor;
     int64_t cols = t->n_dims == 2 ? t->dims[1] : 1, block = tg_dtype_get_row(t->dtype)->block_elems;
-    if (f->order.fix == TG_FIX_UNPERMUTE_Q || f->order.fix == TG_FIX_UNPERMUTE_K) {
+    if (f->order.fix == TG_WEIGHT_FIX_UNPERMUTE_Q || f->order.fix == TG_WEIGHT_FIX_UNPERMUTE_K) {
         int64_t half = head_dim / 2, in = row % head_dim, i = in % half, j = in / half;
         row = row / head_dim * head_dim + 2 * i + j;
     }
@@ -81,7 +81,7 @@ static float find_source(const tg_found_weight *f, int32_t head_dim, int64_t row
     tg_dtype_unpack(t->dtype,
                     (const uint8_t *)t->data + tg_dtype_row_bytes(t->dtype, at / block * block),
                     values, block);
-    return values[at % block] + (f->order.fix == TG_FIX_ADD_ONE ? 1.0f : 0.0f);
+    return values[at % block] + (f->order.fix == TG_WEIGHT_FIX_ADD_ONE ? 1.0f : 0.0f);
 }
 
 /* What the mode makes of a number, and by how much it may be off. */

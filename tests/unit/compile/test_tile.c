@@ -99,7 +99,8 @@ static void check_type(size_t which, int64_t rows, int64_t cols, uint64_t *seed)
     assert_int_equal(l, types[which].layout);
 
     size_t stride = tg_layout_tile_bytes(l, cols);
-    uint8_t *packed = pack_all(l, &x, TG_FIX_NONE, 0), *plain = pack_all(TG_LAYOUT_F32, &x, 0, 0);
+    uint8_t *packed = pack_all(l, &x, TG_WEIGHT_FIX_NONE, 0),
+            *plain = pack_all(TG_LAYOUT_F32, &x, 0, 0);
     float *want = TG_NEW_ARRAY(float, cols);
     for (int64_t r = 0; r < tg_div_up(rows, 16) * 16; r++) {
         if (r < rows)
@@ -140,7 +141,7 @@ static void the_lowest_int8_code_of_q8_0_survives(void **state)
     (void)state;
     uint8_t block[34] = {0x00, 0x3c, 0x80, 0x81, 0x7f, 0x00}; /* d = 1; -128, -127, 127, 0 */
     tg_tensor x = matrix_of(TG_DTYPE_Q8_0, block, 1, 32);
-    uint8_t *packed = pack_all(TG_LAYOUT_Q8_0, &x, TG_FIX_NONE, 0);
+    uint8_t *packed = pack_all(TG_LAYOUT_Q8_0, &x, TG_WEIGHT_FIX_NONE, 0);
     assert_true(packed_get(TG_LAYOUT_Q8_0, packed, 1088, 0, 0) == -128);
     assert_true(packed_get(TG_LAYOUT_Q8_0, packed, 1088, 0, 1) == -127);
     assert_true(packed_get(TG_LAYOUT_Q8_0, packed, 1088, 0, 2) == 127);
@@ -171,7 +172,7 @@ static void floats_keep_their_type_and_their_bits(void **state)
             tg_layout l;
             assert_int_equal(tg_pack_choose_layout(&l, &x, TG_WEIGHTS_AUTO, false, NULL), TG_OK);
             assert_int_equal(l, floats[k].layout);
-            uint8_t *packed = pack_all(l, &x, TG_FIX_NONE, 0);
+            uint8_t *packed = pack_all(l, &x, TG_WEIGHT_FIX_NONE, 0);
             float *want = TG_NEW_ARRAY(float, cols);
             for (int64_t r = 0; r < 32; r++) {
                 if (r < rows) tg_dtype_unpack(x.dtype, data + (size_t)r * row_bytes, want, cols);
@@ -218,7 +219,7 @@ static void floats_round_to_nearest_even(void **state)
     for (size_t i = 0; i < TG_COUNT(cases); i++) {
         float from = cases[i].from, to = cases[i].to;
         tg_tensor x = matrix_of(TG_DTYPE_F32, &from, 1, 1);
-        uint8_t *packed = pack_all(cases[i].layout, &x, TG_FIX_NONE, 0);
+        uint8_t *packed = pack_all(cases[i].layout, &x, TG_WEIGHT_FIX_NONE, 0);
         check_equal(packed_get(cases[i].layout, packed, 64, 0, 0), to, "rounding", 0, (int64_t)i);
         tg_mem_free(packed);
     }
@@ -229,10 +230,10 @@ static void sixteen_bit_floats_convert_exactly_or_round_once(void **state)
     (void)state;
     uint16_t h = 0x3c01, b = 0x3f81; /* 1 + 2^-10; 1 + 2^-7 */
     tg_tensor f16 = matrix_of(TG_DTYPE_F16, &h, 1, 1), bf16 = matrix_of(TG_DTYPE_BF16, &b, 1, 1);
-    uint8_t *packed = pack_all(TG_LAYOUT_BF16, &f16, TG_FIX_NONE, 0);
+    uint8_t *packed = pack_all(TG_LAYOUT_BF16, &f16, TG_WEIGHT_FIX_NONE, 0);
     check_equal(packed_get(TG_LAYOUT_BF16, packed, 64, 0, 0), 1, "f16 to bf16", 0, 0);
     tg_mem_free(packed);
-    packed = pack_all(TG_LAYOUT_F16, &bf16, TG_FIX_NONE, 0);
+    packed = pack_all(TG_LAYOUT_F16, &bf16, TG_WEIGHT_FIX_NONE, 0);
     check_equal(packed_get(TG_LAYOUT_F16, packed, 32, 0, 0), 0x1.02p0f, "bf16 to f16", 0, 0);
     tg_mem_free(packed);
 }
@@ -298,7 +299,7 @@ static void floats_are_quantized_as_gguf_py_does_or_better(void **state)
             block[i] = (uint8_t)(hex_digit(at[2 * i]) << 4 | hex_digit(at[2 * i + 1]));
         tg_dtype_unpack(t, block, want, 32);
         tg_tensor m = matrix_of(TG_DTYPE_F32, x, 1, 32);
-        uint8_t *packed = pack_all(l, &m, TG_FIX_NONE, 0);
+        uint8_t *packed = pack_all(l, &m, TG_WEIGHT_FIX_NONE, 0);
         double error = 0, most = 0;
         for (int i = 0; i < 32; i++) {
             float is = packed_get(l, packed, 0, 0, i);
@@ -328,8 +329,8 @@ static void a_quantized_row_may_end_inside_a_group(void **state)
         tg_layout l = layouts[k];
         tg_tensor shorter = matrix_of(TG_DTYPE_F32, x, 1, 40);
         tg_tensor whole = matrix_of(TG_DTYPE_F32, padded, 1, 64);
-        uint8_t *a = pack_all(l, &shorter, TG_FIX_NONE, 0),
-                *b = pack_all(l, &whole, TG_FIX_NONE, 0);
+        uint8_t *a = pack_all(l, &shorter, TG_WEIGHT_FIX_NONE, 0),
+                *b = pack_all(l, &whole, TG_WEIGHT_FIX_NONE, 0);
         assert_memory_equal(a, b, tg_layout_tile_bytes(l, 40));
         for (int c = 40; c < 64; c++)
             assert_true(packed_get(l, a, 0, 0, c) == 0);
@@ -352,9 +353,10 @@ static void rotary_rows_are_put_back_in_the_papers_order(void **state)
             for (int i = 0; i < DIM / 2; i++)
                 file[head * DIM + 2 * i + j] = (float)(100 * head + j * DIM / 2 + i);
     tg_tensor x = matrix_of(TG_DTYPE_F32, file, ROWS, 1), v = vector_of(TG_DTYPE_F32, file, ROWS);
-    uint8_t *packed = pack_all(TG_LAYOUT_F32, &x, TG_FIX_UNPERMUTE_K, DIM);
+    uint8_t *packed = pack_all(TG_LAYOUT_F32, &x, TG_WEIGHT_FIX_UNPERMUTE_K, DIM);
     tg_pack_vector(
-        &v, &(tg_row_order){.fix = TG_FIX_UNPERMUTE_Q, .head_dim = DIM, .rotary_dim = DIM}, bias);
+        &v, &(tg_row_order){.fix = TG_WEIGHT_FIX_UNPERMUTE_Q, .head_dim = DIM, .rotary_dim = DIM},
+        bias);
     for (int row = 0; row < ROWS; row++) {
         float want = (float)(100 * (row / DIM) + row % DIM);
         check_equal(packed_get(TG_LAYOUT_F32, packed, 64, row, 0), want, "row", row, 0);
@@ -373,8 +375,11 @@ static void rows_of_groups_are_picked_out(void **state)
     for (int i = 0; i < HEADS * STEP; i++)
         file[i] = (float)i;
     tg_tensor v = vector_of(TG_DTYPE_F32, file + 2 * DIM, HEADS * DIM);
-    tg_row_order keys = {
-        .fix = TG_FIX_UNPERMUTE_K, .head_dim = DIM, .rotary_dim = DIM, .run = DIM, .step = STEP};
+    tg_row_order keys = {.fix = TG_WEIGHT_FIX_UNPERMUTE_K,
+                         .head_dim = DIM,
+                         .rotary_dim = DIM,
+                         .run = DIM,
+                         .step = STEP};
     tg_pack_vector(&v, &keys, out);
     for (int h = 0; h < HEADS; h++)
         for (int j = 0; j < 2; j++)
@@ -390,7 +395,7 @@ static void one_is_added_in_float32(void **state)
     uint16_t w[2] = {0x3b00, 0xbf80}; /* bf16: 2^-9, which 1 + w cannot keep in bf16; -1 */
     float out[2];
     tg_tensor v = vector_of(TG_DTYPE_BF16, w, 2);
-    tg_pack_vector(&v, &(tg_row_order){.fix = TG_FIX_ADD_ONE}, out);
+    tg_pack_vector(&v, &(tg_row_order){.fix = TG_WEIGHT_FIX_ADD_ONE}, out);
     check_equal(out[0], 0x1.008p0f, "1 + 2^-9", 0, 0);
     check_equal(out[1], 0, "1 - 1", 0, 1);
 }

@@ -115,11 +115,12 @@ static void norms_of_folders_need_one_added_and_those_of_gguf_do_not(void **stat
     opened hf = open_tiny("gemma3-pattern6"), gguf = open_tiny("gemma3-pattern6/model.gguf");
     for (size_t i = 0; i < TG_COUNT(norms); i++) {
         assert_int_equal(tg_loaded_checkpoint_find_weight(hf.b, norms[i], 0)->order.fix,
-                         TG_FIX_ADD_ONE);
+                         TG_WEIGHT_FIX_ADD_ONE);
         assert_int_equal(tg_loaded_checkpoint_find_weight(gguf.b, norms[i], 0)->order.fix,
-                         TG_FIX_NONE);
+                         TG_WEIGHT_FIX_NONE);
     }
-    assert_int_equal(tg_loaded_checkpoint_find_weight(gguf.b, TG_W_Q, 0)->order.fix, TG_FIX_NONE);
+    assert_int_equal(tg_loaded_checkpoint_find_weight(gguf.b, TG_W_Q, 0)->order.fix,
+                     TG_WEIGHT_FIX_NONE);
     close_opened(&gguf);
     close_opened(&hf);
 }

@@ -367,7 +367,7 @@ static void smollm2_is_understood(void **state)
     assert_int_equal(o.h->max_positions, 8192);
     assert_true(o.h->ropes[0].theta == 100000 && o.h->is_tied && o.h->norm_eps == 1e-5f);
     assert_int_equal(tg_loaded_checkpoint_find_weight(o.b, TG_W_Q, 29)->order.fix,
-                     TG_FIX_UNPERMUTE_Q);
+                     TG_WEIGHT_FIX_UNPERMUTE_Q);
     assert_string_equal(test_log, "");
     close_opened(&o);
 }
