@@ -32,11 +32,10 @@ CFLAGS  = -std=c11 -g $(OPT_$(V)) -ffp-contract=off -fno-math-errno -fPIC -fvisi
 LDFLAGS = $(filter -fsanitize% -fno-sanitize% --coverage,$(OPT_$(V))) -pthread
 LDLIBS  = -ljansson -lpcre2-8 -lutf8proc -lxxhash -lm
 
-FOLDERS := base format token jinja chat kernel ir model compile coll device run api app
+FOLDERS := base format token jinja chat kernel ir model compile device run calibrate api app
 # What a folder's tests link, in link order: itself and what it may include (token, jinja: GGUF too).
 LINK_base    := base
 LINK_format  := format base
-LINK_coll    := coll base
 LINK_token   := token format base
 LINK_jinja   := jinja format base
 LINK_chat    := chat jinja base
@@ -44,9 +43,10 @@ LINK_kernel  := kernel format base
 LINK_ir      := ir format base
 LINK_model   := model ir format base
 LINK_compile := compile model kernel ir format base
-LINK_device  := device coll kernel ir format base
-LINK_run     := run device coll kernel ir format base
-LINK_api     := api compile run device coll model kernel ir chat jinja token format base
+LINK_device  := device kernel ir format base
+LINK_run     := run device kernel ir format base
+LINK_calibrate := calibrate compile run device model kernel ir format base
+LINK_api     := api calibrate compile run device model kernel ir chat jinja token format base
 LINK_app     := app base
 
 objects = $(patsubst src/%.c,$(B)/%.o,$(wildcard src/$(1)/*.c))

@@ -6,6 +6,7 @@
 #include "api/assets.h"
 #include "api/text.h"
 #include "base/str.h"
+#include "calibrate/calibrate.h"
 #include "compile/compile.h"
 #include "ir/artifact.h"
 #include "trigraph.h"
@@ -35,21 +36,17 @@ TG_MUST_USE tg_status tg_export_job_init(tg_export_job *job, const char *source,
                                          tg_buf *dump, tg_err *e);
 void tg_export_job_deinit(tg_export_job *job);
 
-/* Changes whenever the same checkpoint may be given other groups in two planes. */
-enum { TG_PROBE_VERSION = 1 };
+/* Runs the compiled model over a fixed text and writes into its program which groups of activations
+ * take two planes. Its weights are in the artifact that `w` writes. */
+TG_MUST_USE tg_status tg_export_choose_outliers(tg_export_job *job, tg_artifact_writer *w,
+                                                tg_err *e);
 
-/* Runs the compiled model over a fixed text, from its packed weights, and writes into its program
- * which groups of activations take two planes. Nothing where all do or nothing is quantized. */
-TG_MUST_USE tg_status tg_export_probe(tg_export_job *job, const void *weights, tg_err *e);
-
-/* A text that says which columns of a matrix matter, and what it has said. */
+/* The text of --calibrate, and after tg_export_calibrate what it says of each weight. */
 typedef struct tg_calibration {
     const char *path; /* borrowed; for messages */
     tg_buf text;
     tg_content_hash hash;
-    /* After tg_export_calibrate, for each weight of the job's program what tg_pack_tile takes. */
-    const float *const *importance;
-    tg_arena arena;
+    tg_importance importance; /* borrows the job's program */
 } tg_calibration;
 
 TG_MUST_USE tg_status tg_calibration_open(tg_calibration *c, const char *path, tg_err *e);

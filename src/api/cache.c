@@ -41,8 +41,8 @@ static json_t *describe_key(const tg_checkpoint *c, const tg_export_config *conf
                                                (json_int_t)f->mtime_ns));
     }
     return json_pack("{s:s, s:i, s:i, s:s, s:o, s:o}", "compiler", TG_VERSION, "format",
-                     TG_ARTIFACT_VERSION, "probe", TG_PROBE_VERSION, "calibration", calibration,
-                     "config", tg_export_config_print(config), "files", files);
+                     TG_ARTIFACT_VERSION, "outlier_run", TG_OUTLIER_RUN_VERSION, "calibration",
+                     calibration, "config", tg_export_config_print(config), "files", files);
 }
 
 /* Of the text in hex, empty without one. */

@@ -191,19 +191,10 @@ static tg_status write_weights(tg_artifact_writer *w, const tg_export_job *job,
 {
     tg_out *out;
     TG_TRY(tg_artifact_writer_begin(w, "weights.0.bin", &out, e));
-    TG_TRY(tg_pack_write(&job->compiled.program, job->loaded, c->importance, out, o->progress,
-                         o->context, e));
+    TG_TRY(tg_pack_write(&job->compiled.program, job->loaded, c->importance.columns, out,
+                         o->progress, o->context, e));
     *hash = tg_checkpoint_hash(job->checkpoint);
     return tg_artifact_writer_end(w, e);
-}
-
-static tg_status probe(tg_artifact_writer *w, tg_export_job *job, tg_err *e)
-{
-    tg_map weights;
-    TG_TRY(tg_artifact_writer_map(w, "weights.0.bin", &weights, e));
-    tg_status s = tg_export_probe(job, weights.data, e);
-    tg_map_close(&weights);
-    return s;
 }
 
 static tg_status write_artifact(tg_artifact_writer *w, tg_export_job *job,
@@ -212,7 +203,7 @@ static tg_status write_artifact(tg_artifact_writer *w, tg_export_job *job,
     TG_TRY(write_assets(w, &job->assets, e));
     tg_content_hash hash;
     TG_TRY(write_weights(w, job, o, c, &hash, e));
-    TG_TRY(probe(w, job, e));
+    TG_TRY(tg_export_choose_outliers(job, w, e));
     TG_TRY(write_program(w, job, e));
     json_t *json = describe(job, &hash, c);
     if (!json) return tg_fail_nomem(e, sizeof json, "artifact.json");

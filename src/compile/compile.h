@@ -5,7 +5,8 @@
  *                                           weights -> pack -> weights.0.bin
  *
  * One pass a file; every pass leaves a graph that tg_graph_check accepts and that can be printed
- * (--dump-ir). The compiler may be slow and allocate; it never runs a token. */
+ * (--dump-ir). The compiler may be slow and may allocate. It runs no model: choices that need a run
+ * are made by calibrate/, which hands them back (tg_compiled_choose_outliers, tg_pack_write). */
 #ifndef TG_COMPILE_COMPILE_H
 #define TG_COMPILE_COMPILE_H
 
@@ -76,9 +77,9 @@ typedef int32_t tg_choose_outliers_fn(void *context, const tg_weight_entry *w, i
  * is. */
 TG_MUST_USE tg_status tg_compiled_set_outliers(tg_compiled *c, tg_choose_outliers_fn *choose,
                                                void *context, tg_err *e);
-/* The same by what a run of the model has shown (worth.c): squares[i] are the sums of squared
- * scales, one for each group of the input of weight i; NULL where a run shows none, as with all but
- * the first quantized weight that reads an input. `weights` is the packed file. */
+/* The same by what a run of the model has shown (outlier_choice.c): squares[i] are the sums of
+ * squared scales, one for each group of the input of weight i; NULL where a run shows none, as with
+ * all but the first quantized weight that reads an input. `weights` is the packed file. */
 TG_MUST_USE tg_status tg_compiled_choose_outliers(tg_compiled *c, const void *weights,
                                                   const double *const *squares, tg_err *e);
 

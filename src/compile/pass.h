@@ -32,7 +32,7 @@ TG_MUST_USE tg_status tg_plan_place(tg_plan *plan, tg_plan_value *values, tg_err
 /* The largest sum of bytes that are live at one instruction: no plan can need less. */
 int64_t tg_plan_live_bytes(const tg_plan *plan);
 
-/* place.c: the weight table, in the file's order of execution. `choose` says the layout of a
+/* weight_table.c: the weight table, in the file's order of execution. `choose` says the layout of a
  * matrix, or that a vector can be had as float32; it is not asked about rope tables, which are
  * computed. */
 typedef tg_status tg_choose_layout_fn(void *context, tg_weight_role role, int32_t layer,

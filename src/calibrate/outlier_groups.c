@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * probe.c - a short run of the model at export, to see which activations are hard to round.
+ * outlier_groups.c - a short run of the model at export, to see which activations are hard to
+ * round.
  *
  * Which columns are much larger than the others is a property of the trained model and hardly
- * depends on the text: 64 tokens choose as well as a corpus. The text is fixed, its ids are the
- * model's own, and a step's numbers are the same on every machine (kernel.h), so an export stays a
- * function of its inputs. */
-#include "api/api.h"
+ * depends on the text: 64 tokens choose as well as a corpus. The text is fixed, so the choice
+ * depends on the checkpoint alone. */
+#include "base/mem.h"
+#include "calibrate/calibrate.h"
 #include "device/cpu_device.h"
+#include "format/layout.h"
 #include "run/exec.h"
 
 /* TOKENS: of the text, one KV page. STEP_TOKENS at a time: weights are read once for all of
  * them. */
 enum { TOKENS = TG_KV_PAGE_TOKENS, STEP_TOKENS = 8 };
 
-/* A bit of everything, so that no column goes unseen: prose, code, a list, other languages. */
+/* A bit of everything, so that no column is missed: prose, code, a list, other languages. */
 static const char text[] =
     "The river rose after three days of rain, and the old bridge was closed.\n"
     "for (int i = 0; i < 10; i++) { printf(\"%d\\n\", i * 2); }\n"
@@ -21,44 +23,37 @@ static const char text[] =
     "Paris est la capitale de la France. Das Wetter ist sch\u00f6n. \u4eca\u5929\u5929\u6c14\u5f88"
     "\u597d\u3002";
 
-typedef struct probe {
+typedef struct run {
     const tg_program *program; /* what runs: one plan, one row of one page */
     double **squares;          /* [n_weights] sums of squared scales by group, or NULL */
     tg_arena arena;
-} probe;
+} run;
 
-/* ---- ids */
-
-static tg_status encode(tg_ids *out, const tg_export_job *job, tg_err *e)
+tg_str tg_calibration_text(void)
 {
-    static const tg_encode_options options = {.add_special = true};
-    tg_tokenizer *t;
-    TG_TRY(tg_tokenizer_open(&t, job->assets.tokenizer.ptr, job->assets.tokenizer.len, e));
-    tg_status s = tg_tokenizer_encode(out, t, TG_STR(text), &options, e);
-    tg_tokenizer_close(t);
-    return s;
+    return TG_STR(text);
 }
 
-/* At most n_max ids that the embedding has. Where there is no tokenizer, or it makes none of the
- * text, ids spread over the vocabulary. */
-static tg_status find_ids(tg_ids *out, const tg_export_job *job, size_t n_max, tg_err *e)
+/* The ids that run, at most n_max. Fails only for memory. */
+static int32_t *find_ids(run *k, tg_calibration_ids text_ids, int32_t n_max, int32_t *n_ids)
 {
-    const tg_program *p = &job->compiled.program;
-    if (job->assets.tokenizer.len) TG_TRY(encode(out, job, e));
-    size_t n = 0;
-    for (size_t i = 0; i < out->len && n < n_max; i++)
-        if (out->ptr[i] < p->n_embed_rows) out->ptr[n++] = out->ptr[i];
-    out->len = n;
-    for (size_t i = 0; n == 0 && i < n_max; i++)
-        tg_ids_push(out, (int32_t)((int64_t)(2 * i + 1) * p->n_vocab / (int64_t)(2 * n_max)));
-    return tg_ids_check(out, e);
+    const tg_program *p = k->program;
+    int32_t *out = TG_ARENA_ARRAY(&k->arena, int32_t, n_max), n = 0;
+    if (!out) return NULL;
+    for (size_t i = 0; i < text_ids.n_ids && n < n_max; i++)
+        if (text_ids.ids[i] < p->n_embed_rows) out[n++] = text_ids.ids[i];
+    if (n == 0)
+        for (; n < n_max; n++)
+            out[n] = (int32_t)((int64_t)(2 * n + 1) * p->n_vocab / (int64_t)(2 * n_max));
+    *n_ids = n;
+    return out;
 }
 
 /* ---- the run */
 
 static void watch(void *context, const tg_weight_entry *w, const tg_cpu_input *in)
 {
-    probe *k = context;
+    run *k = context;
     double *sums = k->squares[w - k->program->weights];
     int64_t n_groups = tg_div_up(w->cols, TG_GROUP_COLS);
     for (int32_t t = 0; t < in->n_rows && sums; t++)
@@ -69,40 +64,44 @@ static void watch(void *context, const tg_weight_entry *w, const tg_cpu_input *i
 }
 
 /* Room for what watch adds up, as a step may not allocate. */
-static tg_status make_room(probe *k, tg_err *e)
+static tg_status make_room(run *k, tg_err *e)
 {
     const tg_program *p = k->program;
     k->squares = TG_ARENA_ARRAY(&k->arena, double *, p->n_weights);
-    if (!k->squares) return tg_fail_nomem(e, (size_t)p->n_weights * sizeof(double *), "a probe");
+    if (!k->squares)
+        return tg_fail_nomem(e, (size_t)p->n_weights * sizeof(double *),
+                             "the sums of an outlier run");
     for (int32_t i = 0; i < p->n_weights; i++) {
         const tg_weight_entry *w = &p->weights[i];
         if (w->is_plain || !tg_layout_rows[w->layout].is_quantized) continue;
         int64_t n_groups = tg_div_up(w->cols, TG_GROUP_COLS);
         k->squares[i] = TG_ARENA_ARRAY(&k->arena, double, n_groups);
-        if (!k->squares[i]) return tg_fail_nomem(e, (size_t)n_groups * sizeof(double), "a probe");
+        if (!k->squares[i])
+            return tg_fail_nomem(e, (size_t)n_groups * sizeof(double),
+                                 "the sums of an outlier run");
     }
     return TG_OK;
 }
 
-static tg_status run(probe *k, const void *weights, const tg_ids *ids, tg_err *e)
+static tg_status run_text(run *k, const void *weights, const int32_t *ids, int32_t n_ids, tg_err *e)
 {
     const tg_bucket *b = &k->program->plans[0].bucket;
     tg_exec *x;
     TG_TRY(tg_exec_new(&x, k->program, weights, &tg_cpu_device_ops, NULL, e));
     tg_cpu_device_watch(tg_exec_device(x), watch, k);
     tg_status s = TG_OK;
-    for (int32_t at = 0, n; at < (int32_t)ids->len && s == TG_OK; at += n) {
-        n = TG_MIN((int32_t)ids->len - at, b->tokens);
+    for (int32_t at = 0, n; at < n_ids && s == TG_OK; at += n) {
+        n = TG_MIN(n_ids - at, b->tokens);
         tg_exec_row row = {
-            .tokens = ids->ptr + at, .n_tokens = n, .position = at, .n_outs = TG_MIN(n, b->outs)};
+            .tokens = ids + at, .n_tokens = n, .position = at, .n_outs = TG_MIN(n, b->outs)};
         s = tg_exec_step(x, TG_KIND_CONTEXT, &row, 1, e);
     }
     tg_exec_free(x);
     return s;
 }
 
-/* The program's smallest context plan for one short row: all a probe needs, and little memory
- * whatever batch and length the artifact is for. */
+/* The program's smallest context plan for one short row: all that the run needs, with
+ * little memory whatever batch and length the artifact is for. */
 static void shrink(const tg_program *p, tg_program *out, tg_plan *plan)
 {
     *plan = p->plans[0];
@@ -124,23 +123,22 @@ static bool has_quantized(const tg_program *p)
     return false;
 }
 
-tg_status tg_export_probe(tg_export_job *job, const void *weights, tg_err *e)
+tg_status tg_calibrate_outliers(tg_compiled *c, const void *weights, tg_calibration_ids text_ids,
+                                tg_err *e)
 {
-    const tg_program *p = &job->compiled.program;
+    const tg_program *p = &c->program;
     if (p->activations == TG_ACTIVATIONS_INT16 || !has_quantized(p)) return TG_OK;
     tg_program program;
     tg_plan plan;
-    probe k = {.program = &program};
-    tg_ids ids = {0};
+    run k = {.program = &program};
+    int32_t n_ids = 0;
     shrink(p, &program, &plan);
-    tg_status s = find_ids(&ids, job, (size_t)program.max_length, e);
-    if (s == TG_OK) s = make_room(&k, e);
-    if (s == TG_OK) s = run(&k, weights, &ids, e);
-    if (s != TG_OK) tg_err_context(e, "trying the model out");
+    const int32_t *ids = find_ids(&k, text_ids, program.max_length, &n_ids);
+    tg_status s = ids ? make_room(&k, e) : tg_fail_nomem(e, TOKENS * sizeof *ids, "token ids");
+    if (s == TG_OK) s = run_text(&k, weights, ids, n_ids, e);
+    if (s != TG_OK) tg_err_context(e, "choosing outlier groups");
     if (s == TG_OK)
-        s = tg_compiled_choose_outliers(&job->compiled, weights, (const double *const *)k.squares,
-                                        e);
-    tg_ids_deinit(&ids);
+        s = tg_compiled_choose_outliers(c, weights, (const double *const *)k.squares, e);
     tg_arena_deinit(&k.arena);
     return s;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * place.c - where each weight lies in the rank's file.
+ * weight_table.c - where each weight lies in the rank's file.
  *
  * First the vectors and tables, then the matrices in the order in which a step reads them: layer by
  * layer, within a layer as the instructions stand, then the head and last the embedding (the same

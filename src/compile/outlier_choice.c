@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * worth.c - which groups of activations are worth a second plane.
+ * outlier_choice.c - which groups of activations are worth a second plane.
  *
  * Rounding a group to 8 bits costs its input an error of scale^2 / 12 a column, and the results of
  * the matrices that read it that times the squares of the group's weights. In trained models a few
