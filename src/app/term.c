@@ -10,6 +10,7 @@
  * shown, since a message may quote bytes that somebody else chose. */
 #include "app/term.h"
 
+#include "base/number.h"
 #include "base/os.h"
 
 #include <errno.h>
@@ -92,7 +93,7 @@ void tg_say(const char *fmt, ...)
     char text[1024];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, ap);
+    (void)tg_vprint(text, sizeof text, fmt, ap);
     va_end(ap);
     say_line("trigraph: ", text);
 }
@@ -131,7 +132,7 @@ int tg_exit_usage(const char *command, const char *fmt, ...)
     char hint[64];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(e.msg, sizeof e.msg, fmt, ap);
+    (void)tg_vprint(e.msg, sizeof e.msg, fmt, ap);
     va_end(ap);
     (void)snprintf(hint, sizeof hint, "trigraph %s --help lists the options", command);
     tg_say_error(&e, hint);
@@ -155,7 +156,7 @@ bool tg_progress_print(void *progress, int64_t done_bytes, int64_t total_bytes)
     for (int i = 0; i < BAR_WIDTH; i++)
         bar[i] = i < (int)(part * BAR_WIDTH) ? '#' : '.';
     bar[BAR_WIDTH] = 0;
-    n = snprintf(line, sizeof line, "\r%s [%s] %3d%% of %.1f MiB ", p->title, bar, percent,
+    n = tg_print(line, sizeof line, "\r%s [%s] %3d%% of %.1f MiB ", p->title, bar, percent,
                  (double)total_bytes / 1048576);
     p->is_shown = write(STDERR_FILENO, line, (size_t)n) == n;
     return false;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
 
+#include "base/number.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@ tg_status tg_fail(tg_err *e, tg_status status, const char *fmt, ...)
 
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(e->msg, sizeof e->msg, fmt, ap);
+    int n = tg_vprint(e->msg, sizeof e->msg, fmt, ap);
     va_end(ap);
     if (n < 0) e->msg[0] = 0;
     if (n >= (int)sizeof e->msg) mark_cut(e->msg, sizeof e->msg);
@@ -38,10 +40,10 @@ void tg_err_context(tg_err *e, const char *fmt, ...)
     char words[sizeof e->msg], whole[2 * sizeof e->msg];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(words, sizeof words, fmt, ap);
+    int n = tg_vprint(words, sizeof words, fmt, ap);
     va_end(ap);
     if (n < 0) return;
-    n = snprintf(whole, sizeof whole, "%s: %s", words, e->msg);
+    n = tg_print(whole, sizeof whole, "%s: %s", words, e->msg);
     memcpy(e->msg, whole, sizeof e->msg - 1);
     e->msg[sizeof e->msg - 1] = 0;
     if (n >= (int)sizeof e->msg) mark_cut(e->msg, sizeof e->msg);

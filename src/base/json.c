@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/number.h"
 
 #include <pthread.h>
 
@@ -26,8 +27,11 @@ static void use_our_memory(void)
 static json_t *load(tg_str text, json_error_t *err)
 {
     is_refused = false;
-    return json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
-                      err);
+    tg_locale_guard g = tg_locale_begin(); /* jansson reads and prints numbers by the C library */
+    json_t *v = json_loadb(text.ptr ? text.ptr : "", text.len,
+                           JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, err);
+    tg_locale_end(g);
+    return v;
 }
 
 static bool is_digit(char c)
@@ -115,8 +119,10 @@ tg_status tg_json_print(tg_buf *out, const json_t *v, int indent, tg_err *e)
 {
     pthread_once(&once, use_our_memory);
     size_t flags = JSON_ENCODE_ANY | (indent ? JSON_INDENT((size_t)indent) : 0);
-    if (json_dump_callback(v, add_dumped, out, flags) != 0)
-        return tg_fail_nomem(e, out->len, "printing JSON");
+    tg_locale_guard g = tg_locale_begin();
+    int rc = json_dump_callback(v, add_dumped, out, flags);
+    tg_locale_end(g);
+    if (rc != 0) return tg_fail_nomem(e, out->len, "printing JSON");
     return tg_buf_check(out, e);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/number.h"
 #include "base/os.h"
 
 #include <stdarg.h>
@@ -21,7 +22,7 @@ static void print_line(const char *head, const char *fmt, va_list ap)
 {
     char line[1024];
     int n = snprintf(line, sizeof line - 1, "trigraph: %s: ", head);
-    int m = vsnprintf(line + n, sizeof line - 1 - (size_t)n, fmt, ap);
+    int m = tg_vprint(line + n, sizeof line - 1 - (size_t)n, fmt, ap);
     size_t len = m < 0 ? (size_t)n : TG_MIN((size_t)n + (size_t)m, sizeof line - 2);
     line[len] = 0;
     if (sink) {

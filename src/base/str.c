@@ -2,8 +2,8 @@
 #include "base/str.h"
 
 #include "base/mem.h"
+#include "base/number.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -106,10 +106,10 @@ void tg_buf_printf(tg_buf *b, const char *fmt, ...)
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    int n = tg_vprint(NULL, 0, fmt, ap);
     va_end(ap);
     if (n > 0 && reserve(b, (size_t)n)) {
-        vsnprintf(b->ptr + b->len, (size_t)n + 1, fmt, again);
+        tg_vprint(b->ptr + b->len, (size_t)n + 1, fmt, again);
         b->len += (size_t)n;
     }
     va_end(again);
@@ -235,6 +235,16 @@ size_t tg_utf8_find_invalid(tg_str s)
 
 enum { NEAREST_MAX = 64 };
 
+static char to_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
 /* Levenshtein distance of two names of at most NEAREST_MAX bytes, case ignored. */
 static int edit_distance(const char *a, size_t n, const char *b, size_t m)
 {
@@ -246,7 +256,7 @@ static int edit_distance(const char *a, size_t n, const char *b, size_t m)
         row[0] = (int)i;
         for (size_t j = 1; j <= m; j++) {
             int up = row[j];
-            int is_other = tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]);
+            int is_other = to_lower(a[i - 1]) != to_lower(b[j - 1]);
             row[j] = TG_MIN(TG_MIN(row[j - 1], up) + 1, diagonal + is_other);
             diagonal = up;
         }
@@ -274,8 +284,7 @@ const char *tg_find_nearest_name(const char *name, const char *const *names, siz
 bool tg_parse_i64(const char *s, int64_t *out)
 {
     char *end;
-    if (!(isdigit((unsigned char)s[0]) || (s[0] == '-' && isdigit((unsigned char)s[1]))))
-        return false;
+    if (!is_digit(s[s[0] == '-'])) return false;
     errno = 0;
     long long v = strtoll(s, &end, 10);
     if (errno || *end) return false;
@@ -286,9 +295,9 @@ bool tg_parse_i64(const char *s, int64_t *out)
 bool tg_parse_f64(const char *s, double *out)
 {
     char *end;
-    if (s[0] == 0 || isspace((unsigned char)s[0])) return false;
+    if (s[0] == 0 || s[0] == ' ' || (s[0] >= '\t' && s[0] <= '\r')) return false;
     errno = 0;
-    double v = strtod(s, &end);
+    double v = tg_f64_parse(s, &end);
     if (errno == ERANGE || *end) return false;
     *out = v;
     return true;

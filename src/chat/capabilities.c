@@ -5,6 +5,8 @@
  * lowering roles) leaves them as they are. */
 #include "chat/capabilities.h"
 
+#include "base/number.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -67,7 +69,7 @@ static void print_turn(char *out, size_t size, tg_role role, const char *content
             "{\"qkey\": \"qv\"}}}]}, {\"role\": \"tool\", \"tool_call_id\": \"qcall1234\", "
             "\"name\": \"qfn\", \"content\": %s}]",
     };
-    snprintf(out, size, forms[role], content);
+    tg_print(out, size, forms[role], content);
 }
 
 /* A list that was printed and not read shows its keys, as Python or as JSON, escaped or not. */

@@ -7,6 +7,8 @@
  * input's kind in float32, which is right for most; a rule changes what differs. */
 #include "ir/infer.h"
 
+#include "base/number.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -33,7 +35,7 @@ TG_PRINTF(3, 4) static tg_status fail(const tg_infer *x, tg_err *e, const char *
     print_op(x, op, sizeof op);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(why, sizeof why, fmt, ap);
+    tg_vprint(why, sizeof why, fmt, ap);
     va_end(ap);
     return tg_fail(e, TG_E_CORRUPT, "%s: %s", op, why);
 }

@@ -3,6 +3,8 @@
  * read them at any time and a forgotten row does not compile. */
 #include "ir/op.h"
 
+#include "base/number.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,8 +108,8 @@ void tg_float_print(float f, tg_buf *out)
 {
     char text[32];
     for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)f);
-        if (!isfinite(f) || strtof(text, NULL) == f) break;
+        tg_print(text, sizeof text, "%.*g", digits, (double)f);
+        if (!isfinite(f) || tg_f32_parse(text, NULL) == f) break;
     }
     tg_buf_add_cstr(out, text);
 }

@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/str.h"
 #include "jinja/template.h"
 

@@ -41,7 +41,7 @@ tg_jval tg_jrun_fail(tg_jrun *r, tg_status s, const char *fmt, ...)
     if (tg_jrun_is_failed(r)) return tg_jnone();
     va_list ap;
     va_start(ap, fmt);
-    if (vsnprintf(words, sizeof words, fmt, ap) < 0) words[0] = 0;
+    if (tg_vprint(words, sizeof words, fmt, ap) < 0) words[0] = 0;
     va_end(ap);
     r->status = tg_jfail_at(r->e, s, r->t->source, r->pos, "%s", words);
     return tg_jnone();
@@ -52,7 +52,7 @@ tg_jval tg_jrun_raise(tg_jrun *r, const char *fmt, ...)
     char words[400];
     va_list ap;
     va_start(ap, fmt);
-    if (vsnprintf(words, sizeof words, fmt, ap) < 0) words[0] = 0;
+    if (tg_vprint(words, sizeof words, fmt, ap) < 0) words[0] = 0;
     va_end(ap);
     return tg_jrun_fail(r, TG_E_ARGUMENT, "%s", words);
 }

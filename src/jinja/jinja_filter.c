@@ -295,8 +295,8 @@ static double round_float(double f, int64_t n_digits)
     if (!isfinite(f) || n_digits > 300) return f;
     if (n_digits < -300) return copysign(0.0, f);
     if (n_digits >= 0) {
-        snprintf(text, sizeof text, "%.*f", (int)TG_MIN(n_digits, 60), f);
-        return n_digits > 60 ? f : strtod(text, NULL);
+        tg_print(text, sizeof text, "%.*f", (int)TG_MIN(n_digits, 60), f);
+        return n_digits > 60 ? f : tg_f64_parse(text, NULL);
     }
     double scale = pow(10, (double)-n_digits);
     return nearbyint(f / scale) * scale;

@@ -114,13 +114,13 @@ static void print_float(char *text, size_t size, char type, bool is_alternate, i
                         double v)
 {
     switch (type) {
-    case 'e': snprintf(text, size, is_alternate ? "%#.*e" : "%.*e", precision, v); break;
-    case 'E': snprintf(text, size, is_alternate ? "%#.*E" : "%.*E", precision, v); break;
+    case 'e': tg_print(text, size, is_alternate ? "%#.*e" : "%.*e", precision, v); break;
+    case 'E': tg_print(text, size, is_alternate ? "%#.*E" : "%.*E", precision, v); break;
     case 'f':
     case 'F':
-    case '%': snprintf(text, size, is_alternate ? "%#.*f" : "%.*f", precision, v); break;
-    case 'G': snprintf(text, size, is_alternate ? "%#.*G" : "%.*G", precision, v); break;
-    default: snprintf(text, size, is_alternate ? "%#.*g" : "%.*g", precision, v);
+    case '%': tg_print(text, size, is_alternate ? "%#.*f" : "%.*f", precision, v); break;
+    case 'G': tg_print(text, size, is_alternate ? "%#.*G" : "%.*G", precision, v); break;
+    default: tg_print(text, size, is_alternate ? "%#.*g" : "%.*g", precision, v);
     }
 }
 
@@ -129,7 +129,7 @@ static void print_float(char *text, size_t size, char type, bool is_alternate, i
 static void print_general(char *text, size_t size, bool is_alternate, int precision, double v)
 {
     char digits[400];
-    snprintf(digits, sizeof digits, "%.*e", precision - 1, v);
+    tg_print(digits, sizeof digits, "%.*e", precision - 1, v);
     bool is_full = atoi(strchr(digits, 'e') + 1) + 1 == precision;
     print_float(text, size, is_full ? 'e' : 'g', is_alternate, is_full ? precision - 1 : precision,
                 v);

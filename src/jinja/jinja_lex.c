@@ -39,7 +39,7 @@ tg_status tg_jfail_at(tg_err *e, tg_status s, tg_str source, int32_t pos, const 
     }
     va_list ap;
     va_start(ap, fmt);
-    if (vsnprintf(words, sizeof words, fmt, ap) < 0) words[0] = 0;
+    if (tg_vprint(words, sizeof words, fmt, ap) < 0) words[0] = 0;
     va_end(ap);
     return tg_fail(e, s, "template line %d, column %d: %s", line, column, words);
 }

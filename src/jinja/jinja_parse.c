@@ -18,7 +18,7 @@ void tg_jp_fail(tg_jparser *p, tg_status s, int32_t pos, const char *fmt, ...)
     char words[400];
     va_list ap;
     va_start(ap, fmt);
-    if (vsnprintf(words, sizeof words, fmt, ap) < 0) words[0] = 0;
+    if (tg_vprint(words, sizeof words, fmt, ap) < 0) words[0] = 0;
     va_end(ap);
     p->status = tg_jfail_at(p->e, s, p->t->source, pos, "%s", words);
     p->at = p->toks.n - 1; /* everything reads EOF from here on */

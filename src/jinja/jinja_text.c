@@ -470,6 +470,6 @@ bool tg_jparse_float(tg_str s, double *out)
     }
     digits[n] = 0;
     char *end;
-    *out = strtod(digits, &end);
+    *out = tg_f64_parse(digits, &end);
     return n > 0 && *end == 0;
 }

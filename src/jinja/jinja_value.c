@@ -607,22 +607,21 @@ tg_jval tg_jval_to_list(tg_jrun *r, tg_jval v, uint8_t kind)
  * below 1e-4 and from 1e16. */
 void tg_jfloat_print(tg_buf *b, double f)
 {
-    char digits[40];
+    char digits[TG_SHORTEST_BYTES];
     if (isnan(f) || isinf(f)) {
         tg_buf_add_cstr(b, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
         return;
     }
-    int precision = 0;
-    do
-        snprintf(digits, sizeof digits, "%.*e", precision, f);
-    while (strtod(digits, NULL) != f && ++precision < 17);
+    int n_digits = tg_f64_print_shortest(digits, f);
+    if (signbit(f)) tg_buf_add_byte(b, '-');
+    f = fabs(f);
     int exponent = atoi(strchr(digits, 'e') + 1);
     if (exponent < -4 || exponent >= 16) {
         char *e = strchr(digits, 'e');
         tg_buf_printf(b, "%.*se%c%02d", (int)(e - digits), digits, exponent < 0 ? '-' : '+',
                       abs(exponent));
     } else {
-        int decimals = TG_MAX(precision - exponent, 1);
+        int decimals = TG_MAX(n_digits - 1 - exponent, 1);
         tg_buf_printf(b, "%.*f", decimals, f);
     }
 }

@@ -14,7 +14,6 @@
 #include "token/tokdfa.h"
 #include "token/tokregex.h"
 
-#include <ctype.h>
 #include <string.h>
 
 /* Beyond these a pattern is no pre-tokenizer's. */
@@ -110,6 +109,11 @@ static bool take(builder *b, const char *word)
     return true;
 }
 
+static bool is_letter_or_digit(char c)
+{
+    return ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c >= '0' && c <= '9');
+}
+
 /* The bytes of the atom for one character at b->i: a set, an escape, a dot or a character; 0 when
  * what stands there is none. Whether PCRE2 understands it is found out when it is asked. */
 static size_t atom_length(const builder *b)
@@ -128,7 +132,8 @@ static size_t atom_length(const builder *b)
     }
     if (c == '\\') {
         char kind = peek(b, 1);
-        if (kind > ' ' && kind < 0x7f && (!isalnum(kind) || strchr("nrtf", kind))) return 2;
+        if (kind > ' ' && kind < 0x7f && (!is_letter_or_digit(kind) || strchr("nrtf", kind)))
+            return 2;
         if (!kind || !strchr("pPx", kind) || peek(b, 2) != '{') return 0;
         for (size_t n = 3; b->i + n < b->in.len; n++)
             if (peek(b, n) == '}') return n + 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tokmodel.c - the model of a tokenizer.json: its vocabulary, its merges and its settings. Each
  * kind is a row of the table at the end. */
+#include "base/number.h"
 #include "token/tokparts.h"
 
 #include <inttypes.h>
@@ -197,13 +198,11 @@ static tg_status add_bpe(tg_tok_build *b, const json_t *model, const tg_tok_plac
  * that is `x`: what every writer of these files writes. */
 static double read_as_library(double x)
 {
-    char text[40] = "";
-    int n_digits = 15;
-    do
-        if (snprintf(text, sizeof text, "%.*e", n_digits - 1, fabs(x)) < 0) return x;
-    while (strtod(text, NULL) != fabs(x) && ++n_digits <= 17);
+    char text[TG_SHORTEST_BYTES];
+    int n_digits = isfinite(x) ? tg_f64_print_shortest(text, x) : 0;
+    if (n_digits == 0) return x;
     char *mark = strchr(text, 'e');
-    if (!mark) return x; /* no number */
+    TG_ASSERT(mark);
     int64_t exponent = strtoll(mark + 1, NULL, 10);
     uint64_t digits = 0;
     for (const char *c = text; c < mark; c++)
@@ -212,9 +211,9 @@ static double read_as_library(double x)
         digits /= 10;
     if (digits == 0 || exponent < -300 || exponent > 300) return x; /* no score */
     char power[16];
-    if (snprintf(power, sizeof power, "1e%d", (int)(exponent < 0 ? -exponent : exponent)) < 0)
+    if (tg_print(power, sizeof power, "1e%d", (int)(exponent < 0 ? -exponent : exponent)) < 0)
         return x;
-    double scale = strtod(power, NULL);
+    double scale = tg_f64_parse(power, NULL);
     double y = exponent < 0 ? (double)digits / scale : (double)digits * scale;
     return x < 0 ? -y : y;
 }
