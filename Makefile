@@ -49,7 +49,7 @@ LINK_calibrate := calibrate compile run device model kernel ir format base
 LINK_api     := api calibrate compile run device model kernel ir chat jinja token format base
 LINK_app     := app base
 
-objects = $(patsubst src/%.c,$(B)/%.o,$(wildcard src/$(1)/*.c))
+objects = $(patsubst src/%.c,$(B)/%.o,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
 libs    = $(foreach f,$(LINK_$(1)),$(B)/lib$(f).a)
 
 .PHONY: all test tests clean headers install goldens peers fuzz fuzz-seeds FORCE
@@ -109,7 +109,7 @@ endef
 .SECONDEXPANSION:
 $(B)/tests/unit/%: tests/unit/%.c $$(call libs,$$(firstword $$(subst /, ,$$*))) $(B)/flags
 	$(link_test)
-$(B)/tests/equal/%: tests/equal/%.c $(call libs,chat) $(call libs,token) $(B)/flags
+$(B)/tests/equal/%: tests/equal/%.c $(call libs,api) $(B)/flags
 	$(link_test)
 # What AVX-VNNI multiplies, for machines that have AVX-512's vpdpbusd instead.
 EVEX := $(B)/tests/kernels/evex_vnni.o $(B)/tests/kernels/evex_vnni_gemm.o
@@ -135,7 +135,7 @@ test: tests ; @tools/checks/run-tests $(TESTS)
 
 # Every header compiles alone, a tier's with its flags; the public ones as C++ too.
 headers:
-	@for h in $(wildcard src/*/*.h) $(wildcard include/*.h); do \
+	@for h in $(wildcard src/*/*.h src/*/*/*.h include/*.h); do \
 	  case $$h in *avx512*) t="$(TIER_avx512)" ;; *avx2*) t="$(TIER_avx2)" ;; *) t= ;; esac; \
 	  echo "#include \"$$h\"" | $(CC) $(filter-out -MMD -MP,$(CFLAGS)) $$t -I. -fsyntax-only -xc - || exit 1; done
 	@for h in $(wildcard include/*.h); do \

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "chat/chat.h"
 #include "format/tensor.h"
-#include "token/tok.h"
+#include "token/compile/tokcompile.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include "api/assets.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "token/tokbatch.h"
+#include "token/run/tokbatch.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "chat/chat.h"
 #include "ir/artifact.h"
-#include "token/tok.h"
+#include "token/run/tok.h"
 #include "trigraph.h"
 
 /* Everything is borrowed from the artifact or the papers that it was opened from, but what is

@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "token/tok.h"
+#include "token/compile/tokcompile.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
  * of them together the text at once. That and the order of offsets are checked here; whether any of
  * it is right is for the Python side, which knows the reference. */
 #include "base/file.h"
-#include "token/tok.h"
+#include "token/compile/tokcompile.h"
 
 #include <stdio.h>
 #include <stdlib.h>

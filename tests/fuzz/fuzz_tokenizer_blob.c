@@ -6,7 +6,8 @@
  * one of a few tokenizers compiled here, and the rest is patches of three bytes, where (16 bits)
  * and what. So the seeds stay good when the format changes. */
 #include "base/mem.h"
-#include "token/tokblob.h"
+#include "token/compile/tokcompile.h"
+#include "token/run/tokblob.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #define TG_TESTS_FUZZ_TOKENIZER_USE_H
 
 #include "base/log.h"
-#include "token/tok.h"
+#include "token/compile/tokcompile.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * 0.23.3, or follow from the rule that the comment gives. */
 #include "base/mem.h"
 #include "check.h"
-#include "token/tok.h"
+#include "token/compile/tokcompile.h"
 
 #include <stdio.h>
 

@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "check.h"
-#include "token/tok.h"
+#include "token/compile/tokcompile.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -6,7 +6,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "check.h"
-#include "token/tokbatch.h"
+#include "token/compile/tokcompile.h"
+#include "token/run/tokbatch.h"
 
 #define TINY "tests/golden/tokenizer/tiny.json"
 

@@ -4,8 +4,8 @@
  * real tokenizers and random ones, on random texts, from every place. */
 #include "base/mem.h"
 #include "check.h"
-#include "token/tokdfa.h"
-#include "token/tokregex.h"
+#include "token/compile/tokdfabuild.h"
+#include "token/run/tokregex.h"
 
 /* What the texts are made of: both cases, letters that fold to ASCII (long s, the Kelvin sign),
  * numbers of several kinds, spaces, line ends, signs, marks, scripts, emoji, the last code

@@ -10,8 +10,8 @@
 #include "base/mem.h"
 #include "check.h"
 #include "format/gguf.h"
-#include "token/tok.h"
-#include "token/tokregex.h"
+#include "token/compile/tokcompile.h"
+#include "token/run/tokregex.h"
 
 #include <pthread.h>
 #include <stdio.h>

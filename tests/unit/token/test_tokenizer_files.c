@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "check.h"
-#include "token/tok.h"
+#include "token/compile/tokcompile.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "check.h"
-#include "token/tok.h"
+#include "token/compile/tokcompile.h"
 
 enum { N = 262144, MOST_LETTERS = 4 };
 

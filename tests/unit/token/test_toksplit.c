@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words are cut into tokens from left to right (toksplit.h). What they must become is worked
+ * Words are cut into tokens from left to right (neighbors.h). What they must become is worked
  * out here by the definition of byte pair encoding, merge by merge, over random vocabularies of two
  * letters: with so few, every word is full of equal pairs side by side. */
 #include "check.h"
-#include "token/tokblob.h"
+#include "token/compile/tokcompile.h"
+#include "token/run/tokblob.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "token/compile/tokconfig.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char config_name[] = "tokenizer_config.json";
+static const char map_name[] = "special_tokens_map.json";
+static const char added_name[] = "added_tokens.json";
+
+/* ---- the texts */
+
+static tg_status parse(json_t **out, tg_str text, const char *name, tg_err *e)
+{
+    if (text.len == 0) return TG_OK;
+    TG_TRY(tg_json_parse(out, text, name, e));
+    return json_is_object(*out) ? TG_OK : tg_fail(e, TG_E_CORRUPT, "%s is not an object", name);
+}
+
+tg_status tg_tok_config_init(tg_tok_config *c, const tg_tokenizer_texts *texts, tg_err *e)
+{
+    *c = (tg_tok_config){0};
+    TG_TRY(parse(&c->config, texts->config, config_name, e));
+    TG_TRY(parse(&c->special_map, texts->special_tokens_map, map_name, e));
+    return parse(&c->added, texts->added_tokens, added_name, e);
+}
+
+void tg_tok_config_deinit(tg_tok_config *c)
+{
+    json_decref(c->config);
+    json_decref(c->special_map);
+    json_decref(c->added);
+    *c = (tg_tok_config){0};
+}
+
+tg_status tg_tok_config_get(const tg_tok_config *c, const char *key, tg_given *out, tg_err *e)
+{
+    bool is_on = false, is_present = false;
+    TG_TRY(tg_json_get_bool(c->config, key, &is_on, &is_present, config_name, e));
+    *out = !is_present ? TG_GIVEN_ABSENT : is_on ? TG_GIVEN_TRUE : TG_GIVEN_FALSE;
+    return TG_OK;
+}
+
+/* ---- added tokens */
+
+static tg_tok_build_added *find_added(const tg_tok_build *b, int32_t id)
+{
+    for (int32_t i = 0; i < b->n_added; i++)
+        if (b->added[i].id == id) return &b->added[i];
+    return NULL;
+}
+
+/* The id that a token of this content has by now, or -1. */
+static int32_t find_content(const tg_tok_build *b, tg_str content)
+{
+    for (int32_t i = 0; i < b->n_added; i++)
+        if (tg_str_is_equal(b->added[i].content, content)) return b->added[i].id;
+    return tg_tok_build_find(b, content);
+}
+
+/* An id that the vocabulary has may be given another content: makers of fine-tunes rename spare
+ * tokens so. The model still knows the old spelling. */
+static tg_status put_token(tg_tok_build *b, int32_t id, tg_str content, uint32_t flags, tg_err *e)
+{
+    if (content.len == 0)
+        return tg_fail(e, TG_E_CORRUPT, "%s: the added token %" PRId32 " is empty", config_name,
+                       id);
+    int32_t other = find_content(b, content);
+    if (other >= 0 && other != id)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: the added token '%.*s' has id %" PRId32
+                       ", and the vocabulary has it as "
+                       "%" PRId32,
+                       config_name, (int)TG_MIN(content.len, (size_t)100), content.ptr, id, other);
+    bool is_new = id >= b->n_entries || !b->entries[id].is_present;
+    if (is_new) TG_TRY(tg_tok_build_add_token(b, id, content, 0, e));
+    tg_tok_entry *x = &b->entries[id];
+    bool is_special = flags & TG_TOK_ADDED_SPECIAL;
+    x->flags = (uint16_t)((x->flags & ~TG_TOKEN_SPECIAL) | TG_TOKEN_ADDED |
+                          (is_special ? TG_TOKEN_SPECIAL : 0));
+    tg_tok_build_added *old = find_added(b, id);
+    if (!old) TG_TRY(tg_tok_build_add_added(b, content, id, flags, e));
+    tg_tok_build_added *a = old ? old : &b->added[b->n_added - 1];
+    if (old && !tg_str_is_equal(old->content, content)) {
+        a->content = a->match = tg_tok_build_copy(b, content);
+        if (!a->content.ptr) return tg_fail_nomem(e, content.len, "compiling a tokenizer");
+    }
+    a->flags = flags;
+    x->piece = a->content;
+    return TG_OK;
+}
+
+/* {"content": "<x>", "lstrip": false, ...}; a missing flag is false. */
+static tg_status read_flags(const json_t *item, const char *name, uint32_t *out, tg_err *e)
+{
+    static const struct {
+        const char *key;
+        uint32_t flag;
+    } flags[] = {
+        {"lstrip", TG_TOK_ADDED_LSTRIP},
+        {"rstrip", TG_TOK_ADDED_RSTRIP},
+        {"single_word", TG_TOK_ADDED_SINGLE_WORD},
+        {"special", TG_TOK_ADDED_SPECIAL},
+    };
+    for (size_t i = 0; i < TG_COUNT(flags); i++) {
+        bool is_set = false;
+        TG_TRY(tg_json_get_bool(item, flags[i].key, &is_set, NULL, name, e));
+        if (is_set) *out |= flags[i].flag;
+    }
+    return TG_OK;
+}
+
+/* Holes between ids are legal; a table of nothing but holes is an attack on memory. */
+static tg_status check_id(const tg_tok_build *b, int64_t id, const char *name, const char *what,
+                          tg_err *e)
+{
+    int64_t limit = TG_MIN((int64_t)TG_TOK_MAX_ID, 4 * (int64_t)b->n_entries + 65536);
+    if (id >= 0 && id <= limit) return TG_OK;
+    return tg_fail(e, TG_E_CORRUPT, "%s: the id %.40s is not 0 to %" PRId64, name, what, limit);
+}
+
+/* {"0": {"content": ...}}: ids are keys. */
+static tg_status add_decoder(tg_tok_build *b, const json_t *decoder, tg_err *e)
+{
+    static const char name[] = "tokenizer_config.json: added_tokens_decoder";
+    const char *key;
+    json_t *item, *table;
+    memcpy(&table, &decoder, sizeof table); /* jansson's loop takes no const */
+    json_object_foreach(table, key, item)
+    {
+        int64_t id = -1;
+        tg_str content = {0};
+        bool has_content = false;
+        uint32_t flags = 0;
+        if (!tg_parse_i64(key, &id)) id = -1;
+        TG_TRY(check_id(b, id, name, key, e));
+        if (json_is_object(item))
+            TG_TRY(tg_json_get_str(item, "content", &content, &has_content, name, e));
+        if (!has_content)
+            return tg_fail(e, TG_E_CORRUPT, "%s: the token %.40s has no 'content'", name, key);
+        TG_TRY(read_flags(item, name, &flags, e));
+        TG_TRY(put_token(b, (int32_t)id, content, flags, e));
+    }
+    return TG_OK;
+}
+
+/* {"<x>": 32000}: contents are keys. */
+static tg_status add_listed(tg_tok_build *b, json_t *added, tg_err *e)
+{
+    const char *key;
+    json_t *item;
+    json_object_foreach(added, key, item)
+    {
+        int64_t id = json_is_integer(item) ? json_integer_value(item) : -1;
+        TG_TRY(check_id(b, id, added_name, key, e));
+        TG_TRY(put_token(b, (int32_t)id, tg_str_from_cstr(key), 0, e));
+    }
+    return TG_OK;
+}
+
+/* A name of a special token, a string or an object with "content": the token becomes an added one,
+ * and special. */
+static tg_status add_special(tg_tok_build *b, const json_t *v, const char *key, const char *name,
+                             tg_err *e)
+{
+    uint32_t flags = 0;
+    const json_t *text = json_is_object(v) ? json_object_get(v, "content") : v;
+    if (!v || json_is_null(v)) return TG_OK;
+    if (!json_is_string(text)) return tg_fail(e, TG_E_CORRUPT, "%s: %s is not a token", name, key);
+    tg_str content = {json_string_value(text), json_string_length(text)};
+    int32_t id = find_content(b, content);
+    if (id < 0)
+        return tg_fail(e, TG_E_CORRUPT, "%s: %s '%.*s' is not in the vocabulary", name, key,
+                       (int)TG_MIN(content.len, (size_t)100), content.ptr);
+    const tg_tok_build_added *old = find_added(b, id);
+    if (json_is_object(v)) TG_TRY(read_flags(v, name, &flags, e));
+    if (old) flags |= old->flags & ~(uint32_t)TG_TOK_ADDED_NORMALIZED;
+    return put_token(b, id, content, flags | TG_TOK_ADDED_SPECIAL, e);
+}
+
+static tg_status add_specials(tg_tok_build *b, const json_t *object, const char *name, tg_err *e)
+{
+    static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "pad_token",
+                                       "sep_token", "cls_token", "mask_token"};
+    const json_t *more = json_object_get(object, "additional_special_tokens"), *item;
+    size_t i;
+    for (i = 0; i < TG_COUNT(keys); i++)
+        TG_TRY(add_special(b, json_object_get(object, keys[i]), keys[i], name, e));
+    json_array_foreach(more, i, item)
+        TG_TRY(add_special(b, item, "additional_special_tokens", name, e));
+    return TG_OK;
+}
+
+tg_status tg_tok_config_add_listed(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
+{
+    const json_t *decoder = json_object_get(c->config, "added_tokens_decoder");
+    return json_is_object(decoder) ? add_decoder(b, decoder, e) : add_listed(b, c->added, e);
+}
+
+tg_status tg_tok_config_add_named(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
+{
+    TG_TRY(add_specials(b, c->special_map, map_name, e));
+    return add_specials(b, c->config, config_name, e);
+}
+
+/* ---- names and affixes */
+
+/* bos_token and its like: a string, an object with "content", or null. */
+static tg_status find_named(const tg_tok_build *b, const json_t *object, const char *name,
+                            const char *key, int32_t *out, tg_err *e)
+{
+    const json_t *v = json_object_get(object, key);
+    if (json_is_object(v)) v = json_object_get(v, "content");
+    if (!v || json_is_null(v)) return TG_OK;
+    if (!json_is_string(v)) return tg_fail(e, TG_E_CORRUPT, "%s: %s is not a token", name, key);
+    tg_str content = {json_string_value(v), json_string_length(v)};
+    int32_t id = find_content(b, content);
+    if (id < 0)
+        return tg_fail(e, TG_E_CORRUPT, "%s: %s '%.*s' is not in the vocabulary", name, key,
+                       (int)TG_MIN(content.len, (size_t)100), content.ptr);
+    *out = id;
+    return TG_OK;
+}
+
+static tg_status find_all_named(tg_tok_build *b, const json_t *object, const char *name, tg_err *e)
+{
+    TG_TRY(find_named(b, object, name, "bos_token", &b->h.bos_id, e));
+    TG_TRY(find_named(b, object, name, "eos_token", &b->h.eos_id, e));
+    TG_TRY(find_named(b, object, name, "pad_token", &b->h.pad_id, e));
+    return b->h.unk_name_id < 0 ? find_named(b, object, name, "unk_token", &b->h.unk_name_id, e)
+                                : TG_OK;
+}
+
+/* Adds or takes away one id at the front or the end, unless it is as wanted already. */
+static tg_status put_affix(tg_tok_build *b, bool is_front, int32_t id, bool wanted, tg_err *e)
+{
+    tg_ids *list = is_front ? &b->prefix : &b->suffix;
+    size_t at = is_front ? 0 : list->len - 1;
+    bool has = list->len && list->ptr[at] == id;
+    if (id < 0 || has == wanted) return TG_OK;
+    if (wanted) {
+        tg_ids_push(list, id);
+        for (size_t i = list->len - 1; is_front && i > 0 && !list->is_failed; i--) {
+            list->ptr[i] = list->ptr[i - 1];
+            list->ptr[i - 1] = id;
+        }
+    } else {
+        memmove(list->ptr + at, list->ptr + at + 1, (list->len - at - 1) * sizeof *list->ptr);
+        list->len--;
+    }
+    return tg_ids_check(list, e);
+}
+
+/* transformers' own way of cleaning up a text, which it keeps from BPE: there it would take blanks
+ * that the text had. */
+static tg_status apply_clean_up(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
+{
+    tg_given cleans, for_bpe;
+    TG_TRY(tg_tok_config_get(c, "clean_up_tokenization_spaces", &cleans, e));
+    TG_TRY(tg_tok_config_get(
+        c, "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output", &for_bpe, e));
+    if (cleans == TG_GIVEN_TRUE && (b->h.model != TG_TOK_BPE || for_bpe == TG_GIVEN_TRUE))
+        b->h.flags |= TG_TOK_CLEAN_UP;
+    return TG_OK;
+}
+
+/* These keys stand above the post-processor, as in transformers' fast Llama tokenizer. A BOS that a
+ * template writes and one from here are two; keeping one is the business of the caller, who knows
+ * where a text comes from. */
+tg_status tg_tok_config_apply(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
+{
+    tg_given adds;
+    TG_TRY(find_all_named(b, c->special_map, map_name, e));
+    TG_TRY(find_all_named(b, c->config, config_name, e));
+    TG_TRY(tg_tok_config_get(c, "add_bos_token", &adds, e));
+    if (adds) TG_TRY(put_affix(b, true, b->h.bos_id, adds == TG_GIVEN_TRUE, e));
+    TG_TRY(tg_tok_config_get(c, "add_eos_token", &adds, e));
+    if (adds) TG_TRY(put_affix(b, false, b->h.eos_id, adds == TG_GIVEN_TRUE, e));
+    return apply_clean_up(b, c, e);
+}
