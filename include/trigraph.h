@@ -316,6 +316,10 @@ typedef struct tg_request_stats {
     double ttft_ms;   /* submit to the first id */
     double prompt_ms; /* the steps that read the prompt */
     double decode_ms; /* the steps after the first id */
+    /* Tokens computed a second time, with the rope factors of long texts, because prompt and
+     * completion grew beyond the length that the model was first trained for; 0: none. Their time
+     * is in decode_ms. */
+    int32_t n_recomputed_tokens;
 } tg_request_stats;
 
 TG_API tg_request_stats tg_request_get_stats(const tg_request *r);

@@ -166,6 +166,7 @@ static void update_stats(tg_request *r)
         .ttft_ms = t.first_token_ns ? (double)(t.first_token_ns - t.added_ns) / 1e6 : 0,
         .prompt_ms = (double)t.prompt_ns / 1e6,
         .decode_ms = (double)t.answer_ns / 1e6,
+        .n_recomputed_tokens = t.n_recomputed,
     };
 }
 
@@ -459,9 +460,14 @@ static tg_status show_row(const eval *v, int32_t i, int32_t out, tg_err *e)
 static tg_status run_eval(const eval *v, tg_err *e)
 {
     TG_TRY(tg_sched_clear_rows(v->engine->sched, 1, e));
+    bool is_long = tg_program_is_long(&v->engine->model->artifact->program, v->n_tokens);
     for (int32_t at = 0; at < v->n_tokens; at += v->chunk) {
         int32_t n = TG_MIN(v->chunk, v->n_tokens - at);
-        tg_exec_row row = {.tokens = v->tokens + at, .n_tokens = n, .position = at, .n_outs = n};
+        tg_exec_row row = {.tokens = v->tokens + at,
+                           .n_tokens = n,
+                           .position = at,
+                           .is_long = is_long,
+                           .n_outs = n};
         TG_TRY(tg_exec_step(v->engine->exec, TG_KIND_CONTEXT, &row, 1, e));
         for (int32_t i = 0; i < n; i++)
             TG_TRY(show_row(v, at + i, i, e));

@@ -111,6 +111,8 @@ static void set_row(trial *t, int32_t r, int32_t position, int32_t n, bool is_ou
         .tokens = tokens,
         .n_tokens = n,
         .position = position,
+        .is_long = tg_program_is_long(&t->engine->model->artifact->program,
+                                      t->options->depth + most_tokens(t->options)),
         .n_outs = is_output_row ? n : 0,
         .params = t->params,
     };

@@ -103,6 +103,7 @@ static void print_json(tg_generation *g, const int32_t *ids, int32_t n_ids, uint
     tg_report_add_real(&b, "prompt_tokens_per_s", tg_completion_prompt_speed(stats));
     tg_report_add_real(&b, "decode_tokens_per_s", tg_completion_decode_speed(stats));
     tg_report_add_int(&b, "cached_tokens", stats->n_cached_tokens);
+    tg_report_add_int(&b, "recomputed_tokens", stats->n_recomputed_tokens);
     tg_report_add_real(&b, "peak_rss_mb", (double)tg_memory_peak_bytes() / 1e6);
     tg_report_add_int(&b, "threads", info.n_threads);
     tg_report_add_text(&b, "cpu_tier", tg_str_from_cstr(info.cpu_tier));

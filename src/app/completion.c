@@ -179,6 +179,9 @@ void tg_completion_say_stats(const tg_session *s, const tg_request_stats *stats)
     tg_buf_printf(&b, "; answer %" PRId32 " tokens in %.0f ms", stats->n_completion_tokens,
                   stats->decode_ms);
     add_speed(&b, tg_completion_decode_speed(stats));
+    if (stats->n_recomputed_tokens)
+        tg_buf_printf(&b, "; %" PRId32 " tokens computed again with long rope factors",
+                      stats->n_recomputed_tokens);
     tg_say("%s; first token after %.0f ms; loaded in %.1f ms; %.0f MB at most; %" PRId32
            " threads, %s",
            tg_buf_cstr(&b), stats->ttft_ms, s->load_ms, (double)tg_memory_peak_bytes() / 1e6,

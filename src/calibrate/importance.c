@@ -55,9 +55,14 @@ static tg_status run_text(tg_importance *k, const void *weights, tg_calibration_
     TG_TRY(tg_exec_new(&x, p, weights, &tg_cpu_device_ops, NULL, e));
     tg_cpu_device_watch(tg_exec_device(x), watch, k);
     tg_status s = TG_OK;
+    bool is_long = tg_program_is_long(p, n_ids);
     for (int32_t at = 0, n; at < n_ids && s == TG_OK; at += n) {
         n = TG_MIN(n_ids - at, b->tokens);
-        tg_exec_row row = {.tokens = text.ids + at, .n_tokens = n, .position = at, .n_outs = 1};
+        tg_exec_row row = {.tokens = text.ids + at,
+                           .n_tokens = n,
+                           .position = at,
+                           .is_long = is_long,
+                           .n_outs = 1};
         s = tg_exec_step(x, TG_KIND_CONTEXT, &row, 1, e);
     }
     tg_exec_free(x);

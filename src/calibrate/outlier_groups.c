@@ -90,10 +90,14 @@ static tg_status run_text(run *k, const void *weights, const int32_t *ids, int32
     TG_TRY(tg_exec_new(&x, k->program, weights, &tg_cpu_device_ops, NULL, e));
     tg_cpu_device_watch(tg_exec_device(x), watch, k);
     tg_status s = TG_OK;
+    bool is_long = tg_program_is_long(k->program, n_ids);
     for (int32_t at = 0, n; at < n_ids && s == TG_OK; at += n) {
         n = TG_MIN(n_ids - at, b->tokens);
-        tg_exec_row row = {
-            .tokens = ids + at, .n_tokens = n, .position = at, .n_outs = TG_MIN(n, b->outs)};
+        tg_exec_row row = {.tokens = ids + at,
+                           .n_tokens = n,
+                           .position = at,
+                           .is_long = is_long,
+                           .n_outs = TG_MIN(n, b->outs)};
         s = tg_exec_step(x, TG_KIND_CONTEXT, &row, 1, e);
     }
     tg_exec_free(x);

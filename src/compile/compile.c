@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compile/compile.h"
 
+#include "base/log.h"
 #include "compile/pass.h"
 #include "ir/io.h"
 #include "kernel/kernel.h"
@@ -63,11 +64,27 @@ static tg_program program_of(const tg_hparams *h, const tg_export_config *c)
         .n_embed_rows = h->n_embed_rows,
         .width = h->width,
         .max_length = c->max_length,
+        .original_length = tg_rope_original_length(h, c->max_length),
         .batch = c->batch,
         .speculation = c->speculation - 1,
         .activations = (int32_t)c->activations,
         .kv_type = c->kv_type - 1,
     };
+}
+
+/* The lengths beyond the original one have one table each in transformers, which for dynamic
+ * scaling is one for every token; a cache cannot follow that. */
+static void warn_of_dynamic_rope(const tg_program *p, const tg_loaded_checkpoint *b)
+{
+    const tg_hparams *h = tg_loaded_checkpoint_hparams(b);
+    bool is_dynamic = false;
+    for (int i = 0; i < TG_MAX_ROPES; i++)
+        is_dynamic = is_dynamic || h->ropes[i].kind == TG_ROPE_DYNAMIC;
+    if (is_dynamic && p->original_length > 0)
+        tg_log_warn("%s: dynamic rope scaling: texts of more than %d tokens use the frequencies of "
+                    "a text of %d (--max-length), in transformers those of their own length",
+                    tg_checkpoint_get_path(tg_loaded_checkpoint_checkpoint(b)), p->original_length,
+                    p->max_length);
 }
 
 static tg_status find_pass(const char *name, int *out, tg_err *e)
@@ -127,6 +144,7 @@ tg_status tg_compile(tg_compiled *out, const tg_loaded_checkpoint *b, const tg_e
     tg_graph *g;
     TG_TRY(tg_loaded_checkpoint_build(b, config.max_length, &g, e));
     out->program = program_of(h, &config);
+    warn_of_dynamic_rope(&out->program, b);
     source from = {.b = b, .mode = config.weights};
     tg_status s = run_passes(out, g, &from, &config, dumped, dump, e);
     tg_graph_free(g);

@@ -134,7 +134,7 @@ static int32_t most_positions(const tg_hparams *h)
 static void fill_defaults(tg_export_config *c, const tg_hparams *h)
 {
     if (c->batch == 0) c->batch = DEFAULT_BATCH;
-    /* What the model was made for: beyond it, rope scaling would change short texts too. */
+    /* What the model was made for; rope scaling beyond it is asked for. */
     if (c->max_length == 0)
         c->max_length = TG_MIN(TG_MIN(h->max_positions, most_positions(h)), DEFAULT_LENGTH);
     if (c->kv_type == 0) c->kv_type = 1 + (c->weights == TG_WEIGHTS_F32 ? TG_KV_F32 : TG_KV_Q16);

@@ -132,9 +132,11 @@ static tg_status make_part(const packer *k, part *x, tg_err *e)
     if (rope) {
         int64_t first = x->index * x->c->piece_rows;
         int64_t n = TG_MIN(x->c->piece_rows, w->rows - first);
-        TG_ASSERT(w->is_plain && w->cols == rope->rotary_dim && w->rows <= INT32_MAX);
+        TG_ASSERT(w->is_plain && w->cols == rope->rotary_dim &&
+                  w->rows == (int64_t)k->p->original_length + k->p->max_length);
         x->n_bytes = (size_t)n * (size_t)w->cols * sizeof(float);
-        tg_rope_fill(rope, (int32_t)w->rows, (int32_t)first, (int32_t)n, (float *)(void *)x->bytes);
+        tg_rope_fill(rope, k->p->original_length, k->p->max_length, (int32_t)first, (int32_t)n,
+                     (float *)(void *)x->bytes);
         return TG_OK;
     }
     const tg_found_weight *f =

@@ -482,6 +482,7 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
     memcpy(&s->counts, s->in, sizeof s->counts);
     s->tokens = in_array(s, s->io.tokens);
     s->positions = in_array(s, s->io.positions);
+    s->rope_rows = in_array(s, s->io.rope_rows);
     s->token_rows = in_array(s, s->io.token_rows);
     s->row_tokens = in_array(s, s->io.row_tokens);
     s->out_tokens = in_array(s, s->io.out_tokens);

@@ -443,10 +443,10 @@ static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t
     }
 }
 
-static const float *rope_row(const tg_step *s, const tg_instr *x, int32_t slot, int32_t position)
+static const float *rope_row(const tg_step *s, const tg_instr *x, int32_t slot, int32_t token)
 {
     const float *table = get_vector(s, x, slot, 0);
-    return table ? table + (int64_t)position * x->attrs.rotary_dim : NULL;
+    return table ? table + (int64_t)s->rope_rows[token] * x->attrs.rotary_dim : NULL;
 }
 
 /* Norm and rotation of one head in place. */
@@ -522,7 +522,7 @@ static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     for (int64_t i = begin; i < end; i++) {
         tg_step_ahead(s, thread);
         int32_t t = (int32_t)(i / n_heads), h = (int32_t)(i % n_heads);
-        const float *rope = rope_row(s, x, TG_SLOT_QKV_ROPE, s->positions[t]);
+        const float *rope = rope_row(s, x, TG_SLOT_QKV_ROPE, t);
         if (h < a->n_heads) {
             finish_head(s, p[0].y + t * p[0].y_stride + (int64_t)h * a->head_dim, q_norm, a, rope);
             continue;
@@ -544,7 +544,7 @@ static void run_rope(tg_step *s, const tg_instr *x, int32_t layer, int32_t threa
     for (int64_t t = begin; t < end; t++) {
         float *y = out + t * out_stride;
         if (out != in) memcpy(y, in + t * in_stride, (size_t)width * sizeof *y);
-        const float *rope = rope_row(s, x, 0, s->positions[t]);
+        const float *rope = rope_row(s, x, 0, (int32_t)t);
         for (int32_t at = 0; at < width; at += x->attrs.head_dim)
             finish_head(s, y + at, NULL, &x->attrs, rope);
     }

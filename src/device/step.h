@@ -81,7 +81,7 @@ typedef struct tg_step {
     int32_t first_token;
     /* Of the input image. */
     tg_step_counts counts;
-    const int32_t *tokens, *positions, *token_rows, *row_tokens, *out_tokens;
+    const int32_t *tokens, *positions, *rope_rows, *token_rows, *row_tokens, *out_tokens;
 } tg_step;
 
 /* Runs the plan for one thread. */

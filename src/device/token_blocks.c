@@ -234,6 +234,7 @@ static void make_block(tg_step *b, const tg_step *s, int32_t thread, int32_t fir
     b->counts.n_tokens = end - first;
     b->tokens += first;
     b->positions += first;
+    b->rope_rows += first;
     b->token_rows += first;
     b->row_tokens = mine->token_blocks.row_tokens;
     for (int32_t r = 0; r <= s->counts.n_rows; r++)

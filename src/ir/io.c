@@ -24,6 +24,7 @@ void tg_io_find(tg_io *out, const tg_program *p, const tg_plan *plan)
     take(&end, sizeof(tg_step_counts));
     out->tokens = take(&end, tokens * 4);
     out->positions = take(&end, tokens * 4);
+    out->rope_rows = take(&end, tokens * 4);
     out->token_rows = take(&end, tokens * 4);
     out->row_tokens = take(&end, (rows + 1) * 4);
     out->out_tokens = take(&end, outs * 4);

@@ -25,6 +25,7 @@ typedef struct tg_step_counts {
 typedef struct tg_io {
     size_t tokens;      /* int32 [tokens] */
     size_t positions;   /* int32 [tokens] */
+    size_t rope_rows;   /* int32 [tokens]: the row of the rope tables, by position and length */
     size_t token_rows;  /* int32 [tokens]: the row of each token */
     size_t row_tokens;  /* int32 [rows + 1]: first token of each row, then n_tokens */
     size_t out_tokens;  /* int32 [outs]: token index of each wanted row, ascending */

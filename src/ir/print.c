@@ -73,6 +73,9 @@ void tg_program_print(const tg_program *p, tg_buf *out)
     tg_buf_printf(out, "%d rows of %d positions, speculation %d, activations %s\n", p->batch,
                   p->max_length, p->speculation,
                   p->activations == TG_ACTIVATIONS_INT16 ? "int16" : "int8");
+    if (p->original_length)
+        tg_buf_printf(out, "rope tables for texts of up to %d tokens and for longer ones\n",
+                      p->original_length);
     print_outliers(p, out);
     tg_buf_printf(out, "%d weights: ", p->n_weights);
     tg_buf_add_size(out, p->weights_bytes);

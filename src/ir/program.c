@@ -19,7 +19,7 @@ typedef struct header {
     int32_t version, n_plans;
     int64_t block_bytes;
     int32_t n_vocab, n_embed_rows, width, max_length, batch, speculation, activations, kv_type;
-    int32_t n_layers, n_weights, n_kv_groups, n_outliers;
+    int32_t n_layers, n_weights, n_kv_groups, n_outliers, original_length, reserved;
     int64_t weights_bytes;
     tg_kv_group kv_groups[TG_MAX_KV_GROUPS];
     int64_t layers_at, weights_at, outliers_at, plans_at;
@@ -34,11 +34,11 @@ typedef struct plan_record {
 } plan_record;
 
 /* Arrays are written as they lie in memory: no hidden padding may be among them. */
-_Static_assert(sizeof(header) == 8 + 2 * 4 + 8 + 12 * 4 + 8 + 8 * 24 + 4 * 8, "header has holes");
+_Static_assert(sizeof(header) == 8 + 2 * 4 + 8 + 14 * 4 + 8 + 8 * 24 + 4 * 8, "header has holes");
 _Static_assert(sizeof(plan_record) == 10 * 4 + 5 * 8, "plan_record has holes");
-_Static_assert(sizeof(tg_kv_group) == 24 && sizeof(tg_layer) == 8, "format of version 3");
-_Static_assert(sizeof(tg_weight_entry) == 56, "format of version 3");
-_Static_assert(sizeof(tg_plan_value) == 24 && sizeof(tg_segment) == 16, "format of version 3");
+_Static_assert(sizeof(tg_kv_group) == 24 && sizeof(tg_layer) == 8, "format of version 5");
+_Static_assert(sizeof(tg_weight_entry) == 56, "format of version 5");
+_Static_assert(sizeof(tg_plan_value) == 24 && sizeof(tg_segment) == 16, "format of version 5");
 _Static_assert(sizeof(tg_instr) == 4 * (2 + TG_MAX_INPUTS + TG_MAX_WEIGHTS) + sizeof(tg_attrs),
                "tg_instr has holes");
 
@@ -71,6 +71,7 @@ static header header_of(const tg_program *p)
         .n_embed_rows = p->n_embed_rows,
         .width = p->width,
         .max_length = p->max_length,
+        .original_length = p->original_length,
         .batch = p->batch,
         .speculation = p->speculation,
         .activations = p->activations,
@@ -202,6 +203,7 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
         .n_embed_rows = h.n_embed_rows,
         .width = h.width,
         .max_length = h.max_length,
+        .original_length = h.original_length,
         .batch = h.batch,
         .speculation = h.speculation,
         .activations = h.activations,
@@ -294,6 +296,11 @@ static int compare_weights(int32_t role, int32_t layer, const tg_weight_entry *w
 {
     if (role != w->role) return role < w->role ? -1 : 1;
     return layer < w->layer ? -1 : layer > w->layer;
+}
+
+bool tg_program_is_long(const tg_program *p, int32_t n_tokens)
+{
+    return p->original_length > 0 && n_tokens > p->original_length;
 }
 
 const tg_weight_entry *tg_program_find_weight(const tg_program *p, tg_weight_role role,

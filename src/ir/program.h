@@ -18,7 +18,7 @@
 #include "ir/graph.h"
 
 enum {
-    TG_PROGRAM_VERSION = 4,
+    TG_PROGRAM_VERSION = 5,
     TG_MAX_KV_GROUPS = 8,
     TG_MAX_SPECULATION = 15,
     TG_MAX_BATCH = 256,
@@ -147,10 +147,13 @@ typedef struct tg_program {
     int32_t n_embed_rows; /* ids the embedding has: larger ones are an error */
     int32_t width;        /* D */
     int32_t max_length;   /* positions of a row */
-    int32_t batch;        /* rows */
-    int32_t speculation;  /* K; 0: no speculate plans */
-    int32_t activations;  /* tg_activations */
-    int32_t kv_type;      /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16, 2 bf16, 3 q8, 4 q16 */
+    /* Rope tables have original_length rows for texts of at most that many tokens, then max_length
+     * rows for longer texts. 0: max_length rows, for texts of any length. */
+    int32_t original_length;
+    int32_t batch;       /* rows */
+    int32_t speculation; /* K; 0: no speculate plans */
+    int32_t activations; /* tg_activations */
+    int32_t kv_type;     /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16, 2 bf16, 3 q8, 4 q16 */
     int32_t n_layers, n_weights, n_kv_groups, n_plans;
     int32_t n_outliers;    /* entries of `outliers` */
     int64_t weights_bytes; /* size of the weight file */
@@ -175,6 +178,9 @@ TG_MUST_USE tg_status tg_program_check(const tg_program *p, tg_err *e);
 /* Rows of a value in a full bucket, and its bytes. */
 int32_t tg_plan_n_rows(const tg_plan *plan, const tg_plan_value *v);
 int64_t tg_plan_value_bytes(const tg_plan *plan, const tg_plan_value *v);
+
+/* Whether a text of that many tokens uses the rope tables' second part. */
+bool tg_program_is_long(const tg_program *p, int32_t n_tokens);
 
 /* NULL when absent. */
 const tg_weight_entry *tg_program_find_weight(const tg_program *p, tg_weight_role role,

@@ -29,6 +29,7 @@ static tg_status check_numbers(const tg_program *p, tg_err *e)
         {"n_embed_rows", p->n_embed_rows, p->n_vocab, INT32_MAX},
         {"width", p->width, 1, INT32_MAX},
         {"max_length", p->max_length, 1, TG_MAX_LENGTH},
+        {"original_length", p->original_length, 0, TG_MAX_LENGTH - 1},
         {"batch", p->batch, 1, TG_MAX_BATCH},
         {"speculation", p->speculation, 0, TG_MAX_SPECULATION},
         {"activations", p->activations, 0, TG_ACTIVATIONS_INT16},
@@ -328,10 +329,11 @@ static tg_status check_call(const tg_program *p, const tg_plan *x, const tg_inst
     TG_TRY(check_kv(p, n, layer, e));
     TG_TRY(check_lists(p, n, layer, e));
     int rope = n->op == TG_OP_QKV ? TG_SLOT_QKV_ROPE : 0;
+    int64_t n_rope_rows = (int64_t)p->original_length + p->max_length;
     if ((n->op == TG_OP_ROPE || n->op == TG_OP_QKV) && n->weights[rope] != TG_NONE &&
-        in.weights[rope].rows < p->max_length)
-        return tg_fail(e, TG_E_CORRUPT, "%s: the rope table has %" PRId64 " of %d positions",
-                       row->name, in.weights[rope].rows, p->max_length);
+        in.weights[rope].rows < n_rope_rows)
+        return tg_fail(e, TG_E_CORRUPT, "%s: the rope table has %" PRId64 " of %" PRId64 " rows",
+                       row->name, in.weights[rope].rows, n_rope_rows);
     if (n->op == TG_OP_EMBED && in.weights[0].rows != p->n_embed_rows)
         return tg_fail(e, TG_E_CORRUPT, "%s: the table has %" PRId64 " rows instead of %d",
                        row->name, in.weights[0].rows, p->n_embed_rows);

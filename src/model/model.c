@@ -483,6 +483,7 @@ static tg_status resolve(tg_loaded_checkpoint *b, tg_config *keys, tg_err *e)
     TG_TRY(find_arch(&b->arch, keys, e));
     b->h.embed_scale = b->h.residual_scale = b->h.logit_scale = 1;
     TG_TRY(b->arch->read_hparams(&b->h, keys, b->c, &b->arena, e));
+    TG_TRY(tg_rope_check_lengths(&b->h, tg_config_get_file(keys), e));
     const json_t *quantization = tg_config_get_json(keys, "quantization_config");
     if (quantization) TG_TRY(tg_prequantized_new(&b->prequantized, b->c, quantization, e));
     /* After the architecture asked: what is left has a reader nowhere. */
@@ -577,7 +578,7 @@ tg_weight_shape tg_loaded_checkpoint_weight_shape(const tg_loaded_checkpoint *b,
     if (role == TG_W_ROPE_0 || role == TG_W_ROPE_1) {
         int32_t which = role == TG_W_ROPE_1;
         shape.is_present = is_rope_used(b, which);
-        shape.rows = max_length;
+        shape.rows = max_length + tg_rope_original_length(&b->h, max_length);
         shape.cols = b->h.ropes[which].rotary_dim;
         return shape;
     }

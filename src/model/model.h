@@ -40,13 +40,9 @@ typedef struct tg_rope_spec {
     const double *freqs, *long_freqs;
 } tg_rope_spec;
 
-/* out[0 .. rotary_dim / 2): the angle a position adds, in float32. Kinds that depend on the length
- * of a text (dynamic, longrope) are settled by max_length, once for all positions. */
-void tg_rope_freqs(const tg_rope_spec *spec, int32_t max_length, float *out);
-/* Rows [first, first + n) of the table [max_length][rotary_dim]: rotary_dim / 2 cosines, then as
- * many sines. Any split into calls gives the same bits. */
-void tg_rope_fill(const tg_rope_spec *spec, int32_t max_length, int32_t first, int32_t n,
-                  float *table);
+/* out[0 .. rotary_dim / 2): the angle that each position of a text of `length` tokens adds, in
+ * float32. Only dynamic and longrope depend on the length. */
+void tg_rope_freqs(const tg_rope_spec *spec, int32_t length, float *out);
 
 /* Zero means "not there" for what an architecture may lack. */
 typedef struct tg_hparams {
@@ -68,6 +64,17 @@ typedef struct tg_hparams {
     bool is_sliding[TG_MAX_LAYERS];
     bool has_no_rope[TG_MAX_LAYERS];
 } tg_hparams;
+
+/* The longest text that uses the frequencies of short texts, where an export for max_length also
+ * has those of longer ones (longrope, dynamic); 0 where one table serves every length. */
+int32_t tg_rope_original_length(const tg_hparams *h, int32_t max_length);
+/* Refuses two tables that depend on the length of a text and change at different ones. */
+TG_MUST_USE tg_status tg_rope_check_lengths(const tg_hparams *h, const char *file, tg_err *e);
+/* Rows [first, first + n) of a rope table: rotary_dim / 2 cosines, then as many sines. The table
+ * has original_length rows for the positions of short texts (0: none), then max_length rows for
+ * those of texts up to max_length. Any split into calls gives the same bits. */
+void tg_rope_fill(const tg_rope_spec *spec, int32_t original_length, int32_t max_length,
+                  int32_t first, int32_t n, float *table);
 
 /* Shapes in the weight table, in the letters of the hyperparameters. */
 typedef enum tg_weight_dim {
@@ -184,7 +191,7 @@ const tg_checkpoint *tg_loaded_checkpoint_checkpoint(const tg_loaded_checkpoint 
  * absent. */
 const tg_found_weight *tg_loaded_checkpoint_find_weight(const tg_loaded_checkpoint *b,
                                                         tg_weight_role role, int32_t layer);
-/* Shape by role and layer, rope tables for max_length included. */
+/* Shape by role and layer, rope tables of an export for max_length included. */
 tg_weight_shape tg_loaded_checkpoint_weight_shape(const tg_loaded_checkpoint *b,
                                                   tg_weight_role role, int32_t layer,
                                                   int32_t max_length);

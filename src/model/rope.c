@@ -18,11 +18,11 @@ static float find_power(double theta, int32_t rotary_dim, int32_t i)
     return (float)pow((double)(float)theta, (double)exponent);
 }
 
-/* NTK-aware base: grows with how much longer than the training length a text may get. */
-static double find_dynamic_theta(const tg_rope_spec *s, int32_t max_length)
+/* NTK-aware base: grows with how much longer than the training length a text is. */
+static double find_dynamic_theta(const tg_rope_spec *s, int32_t length)
 {
-    double length = TG_MAX(max_length, s->original_max_positions);
-    double ratio = s->factor * length / s->original_max_positions - (s->factor - 1);
+    double longest = TG_MAX(length, s->original_max_positions);
+    double ratio = s->factor * longest / s->original_max_positions - (s->factor - 1);
     return s->theta * pow(ratio, (double)s->rotary_dim / (s->rotary_dim - 2));
 }
 
@@ -66,7 +66,7 @@ static void fill_yarn(const tg_rope_spec *s, float *out)
     }
 }
 
-void tg_rope_freqs(const tg_rope_spec *s, int32_t max_length, float *out)
+void tg_rope_freqs(const tg_rope_spec *s, int32_t length, float *out)
 {
     TG_ASSERT(s->rotary_dim > 0 && s->rotary_dim % 2 == 0);
     if (s->kind == TG_ROPE_YARN) {
@@ -74,9 +74,9 @@ void tg_rope_freqs(const tg_rope_spec *s, int32_t max_length, float *out)
         return;
     }
 
-    bool is_long = s->kind == TG_ROPE_LONGROPE && max_length > s->original_max_positions;
+    bool is_long = s->kind == TG_ROPE_LONGROPE && length > s->original_max_positions;
     const double *divisors = is_long ? s->long_freqs : s->freqs;
-    double theta = s->kind == TG_ROPE_DYNAMIC ? find_dynamic_theta(s, max_length) : s->theta;
+    double theta = s->kind == TG_ROPE_DYNAMIC ? find_dynamic_theta(s, length) : s->theta;
     for (int32_t i = 0; i < s->rotary_dim / 2; i++) {
         float power = find_power(theta, s->rotary_dim, i);
         if (s->kind == TG_ROPE_LONGROPE) {
@@ -90,14 +90,42 @@ void tg_rope_freqs(const tg_rope_spec *s, int32_t max_length, float *out)
     }
 }
 
-void tg_rope_fill(const tg_rope_spec *s, int32_t max_length, int32_t first, int32_t n, float *table)
+static bool depends_on_length(const tg_rope_spec *s)
+{
+    return s->kind == TG_ROPE_LONGROPE || s->kind == TG_ROPE_DYNAMIC;
+}
+
+int32_t tg_rope_original_length(const tg_hparams *h, int32_t max_length)
+{
+    for (int i = 0; i < TG_MAX_ROPES; i++) {
+        const tg_rope_spec *s = &h->ropes[i];
+        if (depends_on_length(s) && max_length > s->original_max_positions)
+            return s->original_max_positions;
+    }
+    return 0;
+}
+
+tg_status tg_rope_check_lengths(const tg_hparams *h, const char *file, tg_err *e)
+{
+    const tg_rope_spec *a = &h->ropes[0], *b = &h->ropes[1];
+    if (!depends_on_length(a) || !depends_on_length(b)) return TG_OK;
+    if (a->original_max_positions == b->original_max_positions) return TG_OK;
+    return tg_fail(e, TG_E_UNSUPPORTED,
+                   "%s: the rope tables of global and of sliding layers have the original lengths "
+                   "%d and %d; only equal ones are supported.",
+                   file, a->original_max_positions, b->original_max_positions);
+}
+
+/* Rows [first, first + n) of the table for texts of `length` tokens. */
+static void fill_table(const tg_rope_spec *s, int32_t length, int32_t first, int32_t n,
+                       float *table)
 {
     float freqs[TG_MAX_ROTARY_DIM / 2];
     int32_t half = s->rotary_dim / 2;
     float factor = (float)s->attention_factor;
-    TG_ASSERT(s->rotary_dim <= TG_MAX_ROTARY_DIM && first >= 0 && first + n <= max_length);
+    TG_ASSERT(s->rotary_dim <= TG_MAX_ROTARY_DIM && first >= 0 && first + n <= length);
 
-    tg_rope_freqs(s, max_length, freqs);
+    tg_rope_freqs(s, length, freqs);
     for (int32_t row = 0; row < n; row++, table += s->rotary_dim) {
         for (int32_t i = 0; i < half; i++) {
             float angle = (float)(first + row) * freqs[i];
@@ -105,4 +133,14 @@ void tg_rope_fill(const tg_rope_spec *s, int32_t max_length, int32_t first, int3
             table[half + i] = (float)sin((double)angle) * factor;
         }
     }
+}
+
+void tg_rope_fill(const tg_rope_spec *s, int32_t original_length, int32_t max_length, int32_t first,
+                  int32_t n, float *table)
+{
+    int32_t n_short = TG_MIN(TG_MAX(original_length - first, 0), n);
+    if (n_short > 0) fill_table(s, original_length, first, n_short, table);
+    if (n > n_short)
+        fill_table(s, max_length, first + n_short - original_length, n - n_short,
+                   table + (int64_t)n_short * s->rotary_dim);
 }

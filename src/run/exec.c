@@ -18,6 +18,7 @@ struct tg_exec {
     int32_t *ids;  /* [n_ids] of the last step */
     int32_t n_ids;
     float *logits; /* [n_vocab] of the last read */
+    bool *is_long; /* [batch] how a row's pages were computed */
     tg_io io;      /* of the last step */
     tg_arena arena;
 };
@@ -67,7 +68,8 @@ static tg_status make_buffers(tg_exec *x, tg_err *e)
     x->staging = tg_arena_alloc(&x->arena, z.staging_bytes);
     x->ids = TG_ARENA_ARRAY(&x->arena, int32_t, z.n_ids);
     x->logits = TG_ARENA_ARRAY(&x->arena, float, p->n_vocab);
-    if (!x->staging || !x->ids || !x->logits)
+    x->is_long = TG_ARENA_ARRAY(&x->arena, bool, p->batch);
+    if (!x->staging || !x->ids || !x->logits || !x->is_long)
         return tg_fail_nomem(e, z.staging_bytes, "step buffers");
     TG_TRY(x->ops->buffer(&x->args[TG_ARG_IN], x->device, z.in_bytes, e));
     TG_TRY(x->ops->buffer(&x->args[TG_ARG_OUT], x->device, z.out_bytes, e));
@@ -162,13 +164,16 @@ static void stage_row(tg_exec *x, const tg_exec_row *r, int32_t index, int32_t *
     char *image = x->staging;
     int32_t *tokens = (int32_t *)(void *)(image + x->io.tokens);
     int32_t *positions = (int32_t *)(void *)(image + x->io.positions);
+    int32_t *rope_rows = (int32_t *)(void *)(image + x->io.rope_rows);
     int32_t *token_rows = (int32_t *)(void *)(image + x->io.token_rows);
     int32_t *row_tokens = (int32_t *)(void *)(image + x->io.row_tokens);
     int32_t *out_tokens = (int32_t *)(void *)(image + x->io.out_tokens);
+    int32_t first_rope_row = r->is_long ? x->program->original_length : 0;
     row_tokens[index] = *n_tokens;
     for (int32_t i = 0; i < r->n_tokens; i++) {
         tokens[*n_tokens] = r->tokens[i];
         positions[*n_tokens] = r->position + i;
+        rope_rows[*n_tokens] = first_rope_row + r->position + i;
         token_rows[*n_tokens] = index;
         if (i >= r->n_tokens - r->n_outs) out_tokens[(*n_outs)++] = *n_tokens;
         ++*n_tokens;
@@ -237,11 +242,29 @@ static const tg_plan *find_plan(const tg_exec *x, tg_graph_kind kind, const tg_e
     return plan;
 }
 
+/* The rows end where their rope tables do, and each goes on as it began. */
+static tg_status check_lengths(tg_exec *x, const tg_exec_row *rows, int32_t n_rows, tg_err *e)
+{
+    for (int32_t r = 0; r < n_rows; r++) {
+        int32_t end = rows[r].position + rows[r].n_tokens;
+        if (!rows[r].is_long && tg_program_is_long(x->program, end))
+            return tg_fail(e, TG_E_LIMIT,
+                           "position %d is beyond the original length of %d; a row that goes on "
+                           "there is computed again from its first token",
+                           end - 1, x->program->original_length);
+        TG_ASSERT(rows[r].position == 0 || x->is_long[rows[r].row] == rows[r].is_long);
+    }
+    for (int32_t r = 0; r < n_rows; r++)
+        x->is_long[rows[r].row] = rows[r].is_long;
+    return TG_OK;
+}
+
 tg_status tg_exec_step(tg_exec *x, tg_graph_kind kind, const tg_exec_row *rows, int32_t n_rows,
                        tg_err *e)
 {
     const tg_plan *plan = find_plan(x, kind, rows, n_rows, e);
     if (!plan) return TG_E_LIMIT;
+    TG_TRY(check_lengths(x, rows, n_rows, e));
     for (int32_t r = 0; r < n_rows; r++)
         TG_TRY(tg_kv_acquire(x->kv, rows[r].row, rows[r].position + rows[r].n_tokens, e));
 

@@ -43,6 +43,9 @@ typedef struct tg_exec_row {
     int32_t row; /* of the KV tables, each at most once a step */
     const int32_t *tokens;
     int32_t n_tokens, position;
+    /* What tg_program_is_long says of the whole text that these tokens are a part of: the same for
+     * all pages of a row. */
+    bool is_long;
     int32_t n_outs; /* the logits after the last n_outs tokens are wanted */
     /* [n_outs], NULL when only logits are asked for; adjust_at counts from `adjust`. All rows or
      * none. */
@@ -52,7 +55,9 @@ typedef struct tg_exec_row {
 } tg_exec_row;
 
 /* Pages are acquired and, after the step, given back where a window has passed. TG_E_LIMIT when no
- * bucket is large enough or a row would pass max_length; then nothing has happened. */
+ * bucket is large enough, a row would pass max_length, or one that is not long the original length
+ * (drafts end there too: the token behind it wants the row computed again as a long one); then
+ * nothing has happened. */
 TG_MUST_USE tg_status tg_exec_step(tg_exec *x, tg_graph_kind kind, const tg_exec_row *rows,
                                    int32_t n_rows, tg_err *e);
 

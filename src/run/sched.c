@@ -28,6 +28,7 @@ typedef struct row {
     tg_task *task;    /* NULL: free */
     int32_t *tokens;  /* [max_length] */
     int32_t n_cached; /* positions whose keys and values are there */
+    bool is_long;     /* they are those of a long text (tg_program_is_long) */
     int64_t last_used;
 } row;
 
@@ -198,11 +199,13 @@ const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *
 /* ---- rows */
 
 /* Cached positions of the row that the task can go on from; at least its last prompt token is
- * computed anew, since its logits are wanted. */
+ * computed again, since its logits are needed. Short and long texts have different keys for the
+ * same tokens. */
 static int32_t count_reusable(const tg_sched *s, int32_t row_id, const tg_task *t)
 {
     const row *r = &s->rows[row_id];
     int32_t n = 0, most = TG_MIN(r->n_cached, t->n_prompt - 1);
+    if (r->is_long != tg_program_is_long(s->program, t->n_prompt)) return 0;
     while (n < most && r->tokens[n] == t->tokens[n])
         n++;
     return tg_kv_can_resume(tg_exec_kv(s->exec), row_id, n) ? n : 0;
@@ -225,6 +228,7 @@ static bool admit(tg_sched *s, tg_task *t)
     tg_kv_trim(tg_exec_kv(s->exec), best, best_n);
     memcpy(r->tokens, t->tokens, (size_t)t->n_prompt * sizeof *t->tokens);
     r->n_cached = best_n;
+    r->is_long = tg_program_is_long(s->program, t->n_prompt);
     r->task = t;
     t->row = best;
     t->state = PROMPT;
@@ -267,6 +271,7 @@ static void add_to_step(tg_sched *s, int32_t i, tg_task *t, int32_t n_tokens)
         .tokens = t->tokens + r->n_cached,
         .n_tokens = n_tokens,
         .position = r->n_cached,
+        .is_long = r->is_long,
         .n_outs = is_last,
         .params = &s->params[i],
         .adjust = t->token_counts.entries,
@@ -275,12 +280,12 @@ static void add_to_step(tg_sched *s, int32_t i, tg_task *t, int32_t n_tokens)
     s->step_tasks[i] = t;
 }
 
-/* The oldest prompt's next chunk. */
+/* The next chunk of the oldest prompt, or of a text that became long. */
 static int32_t plan_prompt(tg_sched *s)
 {
     for (tg_task *t = s->tasks; t; t = t->next) {
         if (t->state != PROMPT) continue;
-        int32_t left = t->n_prompt - s->rows[t->row].n_cached;
+        int32_t left = t->n_tokens - s->rows[t->row].n_cached;
         add_to_step(s, 0, t, TG_MIN(left, tg_program_max_tokens(s->program, TG_KIND_CONTEXT)));
         return 1;
     }
@@ -312,6 +317,18 @@ static void fail_numeric(tg_task *t)
     end_task(t, TG_TASK_FAILED, &e);
 }
 
+/* With its last token the text became long: what the row holds is that of a short text, and is
+ * computed again before the next token is drawn. */
+static void restart_as_long(tg_task *t)
+{
+    row *r = &t->sched->rows[t->row];
+    t->stats.n_recomputed = r->n_cached;
+    tg_kv_trim(tg_exec_kv(t->sched->exec), t->row, 0);
+    r->n_cached = 0;
+    r->is_long = true;
+    t->state = PROMPT;
+}
+
 static void take_token(tg_task *t, int32_t id)
 {
     tg_sched *s = t->sched;
@@ -335,6 +352,8 @@ static void take_token(tg_task *t, int32_t id)
     else if (t->stats.n_completion == t->options.max_tokens ||
              t->n_tokens == s->program->max_length)
         end_task(t, TG_TASK_FULL, NULL);
+    else if (!s->rows[t->row].is_long && tg_program_is_long(s->program, t->n_tokens))
+        restart_as_long(t);
 }
 
 static void finish_step(tg_sched *s, int32_t n_rows, int64_t ns)
@@ -342,7 +361,7 @@ static void finish_step(tg_sched *s, int32_t n_rows, int64_t ns)
     int32_t out = 0;
     for (int32_t i = 0; i < n_rows; i++) {
         tg_task *t = s->step_tasks[i];
-        *(t->state == PROMPT ? &t->stats.prompt_ns : &t->stats.answer_ns) += ns;
+        *(t->stats.n_completion == 0 ? &t->stats.prompt_ns : &t->stats.answer_ns) += ns;
         s->rows[t->row].n_cached += s->step[i].n_tokens;
         if (s->step[i].n_outs > 0) take_token(t, tg_exec_get_id(s->exec, out++));
     }

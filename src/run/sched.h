@@ -14,6 +14,11 @@
  *  WAITING owns nothing but its tokens. PROMPT and ANSWER own a row. DONE has left its row, which
  *  keeps its pages until another task wants them.
  *
+ *  Where rope tables depend on the length of a text (tg_program_is_long), the token that makes a
+ *  text long leads back from ANSWER to PROMPT, once: the row's pages are dropped, and prompt and
+ *  answer so far are read again as a long text. Rows of long and of short texts run in the same
+ *  steps, and neither reuses the other's pages.
+ *
  * What a task draws depends on its own prompt, parameters and seed alone, never on its neighbours,
  * the row or the chunks. One thread at a time; nothing is allocated in a step. */
 #ifndef TG_RUN_SCHED_H
@@ -63,6 +68,7 @@ void tg_task_cancel(tg_task *t); /* at the next step */
 
 typedef struct tg_task_stats {
     int32_t n_prompt, n_cached, n_completion;
+    int32_t n_recomputed;             /* positions computed twice, as the text became a long one */
     int64_t added_ns, first_token_ns; /* monotonic clock; 0: not yet */
     int64_t prompt_ns, answer_ns;     /* time of the steps it took part in */
 } tg_task_stats;

@@ -145,8 +145,11 @@ CONFIGS = {
         "window": row("phi3", sliding_window=16, num_key_value_heads=4, old=True, gguf=False),
         "partial": row("phi3", num_attention_heads=2, tie_word_embeddings=True,
                        rope_parameters=rope("default", partial_rotary_factor=0.5)),
-        # transformers takes the short factors up to the original length and the long ones, for all
-        # positions, beyond it; ours settles that by the length that is exported.
+        # Short factors up to the original length, long ones for all positions beyond it: the first
+        # sequence crosses it while it is continued, beside others that stay short.
+        "across": row("phi3", original_max_position_embeddings=48, num_key_value_heads=4,
+                      rope_parameters=rope("longrope", short_factor=SHORT, long_factor=LONG,
+                                           original_max_position_embeddings=48)),
         "short": row("phi3", max_length=128, original_max_position_embeddings=128,
                      rope_parameters=rope("longrope", short_factor=SHORT, long_factor=LONG,
                                           original_max_position_embeddings=128)),

@@ -147,7 +147,11 @@ static void read_piece(subject *s, tg_graph_kind kind, int32_t which, int32_t at
                        const char *way)
 {
     const sequence *q = &s->want->sequences[which];
-    tg_exec_row row = {.tokens = q->ids + at, .n_tokens = n, .position = at, .n_outs = n};
+    tg_exec_row row = {.tokens = q->ids + at,
+                       .n_tokens = n,
+                       .position = at,
+                       .is_long = tg_program_is_long(&s->run.artifact->program, q->n),
+                       .n_outs = n};
     step(s, kind, &row, 1);
     for (int32_t i = 0; i < n; i++)
         if (which == 0 || at + i == q->n - 1) check_logits(s, i, which, at + i, way);
@@ -188,16 +192,31 @@ static int32_t find_best(subject *s, int32_t out)
     return best;
 }
 
+/* The text before answer i, which makes it a long one, once more from its first token. */
+static void read_as_long(subject *s, int32_t row, const sequence *x, int32_t i)
+{
+    int32_t ids[MAX_IDS];
+    memcpy(ids, x->ids, (size_t)x->n_prompt * sizeof *ids);
+    memcpy(ids + x->n_prompt, x->greedy, (size_t)i * sizeof *ids);
+    tg_exec_row all = {.row = row, .tokens = ids, .n_tokens = x->n_prompt + i, .is_long = true};
+    step(s, TG_KIND_CONTEXT, &all, 1);
+}
+
 /* All sequences as rows of the same steps: prompts of different lengths side by side, then a token
  * each, until the shorter answers end and the longer go on. */
 static void check_greedy(subject *s, int32_t first, int32_t n_rows)
 {
     const sequence *q = s->want->sequences;
+    const tg_program *p = &s->run.artifact->program;
     tg_exec_row rows[N_SEQUENCES] = {0};
     int32_t next[N_SEQUENCES] = {0}, n_most = 0;
     for (int32_t r = 0; r < n_rows; r++) {
         const sequence *x = &q[first + r];
-        rows[r] = (tg_exec_row){.row = r, .tokens = x->ids, .n_tokens = x->n_prompt, .n_outs = 1};
+        rows[r] = (tg_exec_row){.row = r,
+                                .tokens = x->ids,
+                                .n_tokens = x->n_prompt,
+                                .is_long = tg_program_is_long(p, x->n_prompt),
+                                .n_outs = 1};
         n_most = TG_MAX(n_most, x->n_greedy);
     }
     step(s, TG_KIND_CONTEXT, rows, n_rows);
@@ -222,7 +241,10 @@ static void check_greedy(subject *s, int32_t first, int32_t n_rows)
                                       .tokens = &next[r],
                                       .n_tokens = 1,
                                       .position = x->n_prompt + i,
+                                      .is_long = tg_program_is_long(p, x->n_prompt + i + 1),
                                       .n_outs = 1};
+            if (rows[n - 1].is_long && !tg_program_is_long(p, x->n_prompt + i))
+                read_as_long(s, r, x, i);
         }
         step(s, TG_KIND_TOKEN, rows, n);
     }
@@ -399,7 +421,10 @@ static void check_inside(subject *s, expected *want)
     tg_cpu_device_watch(d, watch, &k);
     tg_cpu_device_show(d, show, &k);
     const sequence *q = &want->sequences[0];
-    tg_exec_row row = {.tokens = q->ids, .n_tokens = q->n, .n_outs = q->n};
+    tg_exec_row row = {.tokens = q->ids,
+                       .n_tokens = q->n,
+                       .is_long = tg_program_is_long(&s->run.artifact->program, q->n),
+                       .n_outs = q->n};
     step(s, TG_KIND_CONTEXT, &row, 1);
     tg_cpu_device_watch(d, NULL, NULL);
     tg_cpu_device_show(d, NULL, NULL);

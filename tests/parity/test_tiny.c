@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { MAX_TOKENS = 512, ORIGINAL_LENGTH = 72 /* of the longrope checkpoint */ };
+enum { MAX_TOKENS = 512 };
 
 typedef struct check {
     const float *want;
@@ -65,22 +65,15 @@ static double compare(const char *artifact, const char *folder, const char *expe
     return c.worst;
 }
 
-static double export_length_and_compare(const char *source, const char *folder, const char *weights,
-                                        int32_t max_length, const char *expected_name,
-                                        bool has_exact_greedy)
+static double export_and_compare(const char *source, const char *folder, const char *expected_name,
+                                 const char *weights, bool has_exact_greedy)
 {
     char artifact[256];
     tg_err e = {0};
-    tg_export_options o = {.weights = weights, .max_length = max_length, .is_forced = true};
+    tg_export_options o = {.weights = weights, .is_forced = true};
     snprintf(artifact, sizeof artifact, "%s/tiny", parity_dir());
     if (tg_export(source, artifact, &o, &e) != TG_OK) fail_msg("%s: %s", source, e.msg);
     return compare(artifact, folder, expected_name, has_exact_greedy);
-}
-
-static double export_and_compare(const char *source, const char *folder, const char *weights,
-                                 bool has_exact_greedy)
-{
-    return export_length_and_compare(source, folder, weights, 0, "expected", has_exact_greedy);
 }
 
 static void every_tiny_checkpoint_agrees_with_transformers(void **state)
@@ -95,20 +88,16 @@ static void every_tiny_checkpoint_agrees_with_transformers(void **state)
         snprintf(folder, sizeof folder, "tests/tiny/%s", names[i]);
         snprintf(path, sizeof path, "%s/expected.npy", folder);
         if (!tg_path_is_file(path)) continue;
-        /* longrope settles its factors by the compiled length: the short ones need a short
-         * export. */
+        double error = export_and_compare(folder, folder, "expected", "f32", true);
+        /* The longrope checkpoint, beyond its original length too: one artifact for both. */
         snprintf(path, sizeof path, "%s/expected_long.npy", folder);
-        bool is_longrope = tg_path_is_file(path);
-        double error = export_length_and_compare(
-            folder, folder, "f32", is_longrope ? ORIGINAL_LENGTH : 0, "expected", true);
-        if (is_longrope)
-            error = fmax(
-                error, export_length_and_compare(folder, folder, "f32", 0, "expected_long", true));
+        if (tg_path_is_file(path))
+            error = fmax(error, export_and_compare(folder, folder, "expected_long", "f32", true));
         print_message("%-24s largest difference of a logit %.1e\n", names[i], error);
         if (error > 2e-3) fail_msg("%s: a logit differs by %g", names[i], error);
         snprintf(path, sizeof path, "%s/model.gguf", folder);
         if (tg_path_is_file(path)) {
-            error = export_and_compare(path, folder, "f32", true);
+            error = export_and_compare(path, folder, "expected", "f32", true);
             print_message("%-24s    its GGUF twin %.1e\n", names[i], error);
             /* One twin keeps its weights in F16, which llama.cpp too evaluates within 0.03. */
             if (error > 0.03) fail_msg("%s: a logit differs by %g", path, error);
@@ -117,6 +106,19 @@ static void every_tiny_checkpoint_agrees_with_transformers(void **state)
     }
     assert_true(n_compared >= 15);
     tg_arena_deinit(&a);
+}
+
+/* Dynamic scaling begins behind max_position_embeddings, 256, however long the artifact. */
+static void short_texts_do_not_depend_on_max_length(void **state)
+{
+    (void)state;
+    static const char folder[] = "tests/tiny/llama-rope-dynamic";
+    char artifact[256];
+    tg_err e = {0};
+    tg_export_options o = {.weights = "f32", .max_length = 512, .is_forced = true};
+    snprintf(artifact, sizeof artifact, "%s/tiny", parity_dir());
+    if (tg_export(folder, artifact, &o, &e) != TG_OK) fail_msg("%s", e.msg);
+    assert_true(compare(artifact, folder, "expected", true) <= 2e-3);
 }
 
 /* Rounded weights move logits by what the rounding says. A matrix's relative error is about 2^-9
@@ -133,8 +135,9 @@ static void rounded_weights_stay_near(void **state)
     } rows[] = {{"bf16", 0.4},  {"f16", 0.05},  {"q8_0", 1.6},
                 {"q4_0", 13.0}, {"q4_1", 13.0}, {"q5_1", 6.5}};
     for (size_t i = 0; i < TG_COUNT(rows); i++) {
-        double error = export_and_compare("tests/tiny/llama-gqa2-untied",
-                                          "tests/tiny/llama-gqa2-untied", rows[i].weights, false);
+        double error =
+            export_and_compare("tests/tiny/llama-gqa2-untied", "tests/tiny/llama-gqa2-untied",
+                               "expected", rows[i].weights, false);
         print_message("%s: %.2g\n", rows[i].weights, error);
         assert_true(error > 0 && error < rows[i].most);
     }
@@ -144,6 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tiny_checkpoint_agrees_with_transformers),
+        cmocka_unit_test(short_texts_do_not_depend_on_max_length),
         cmocka_unit_test(rounded_weights_stay_near),
     };
     return cmocka_run_group_tests_name("tiny", tests, NULL, NULL);

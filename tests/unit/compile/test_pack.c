@@ -99,7 +99,7 @@ static void check_entry(const written *w, const tg_weight_entry *x)
         float row[TG_MAX_ROTARY_DIM];
         const tg_rope_spec *spec = &h->ropes[x->role == TG_W_ROPE_1];
         for (int64_t p = 0; p < x->rows; p++) {
-            tg_rope_fill(spec, (int32_t)x->rows, (int32_t)p, 1, row);
+            tg_rope_fill(spec, 0, (int32_t)x->rows, (int32_t)p, 1, row);
             assert_memory_equal(w->file.data + x->offset + p * x->cols * 4, row,
                                 (size_t)x->cols * 4);
         }

@@ -95,18 +95,19 @@ static void the_images_of_a_step_follow_from_the_bucket(void **state)
     hand_make(&h);
     tg_io_find(&io, &h.program, &h.plans[2]);
     /* 8 tokens, 2 rows, 3 pages; every part begins at a multiple of 64: 16 bytes of counts, then
-     * 3 x 32 bytes by token, 12 by row, 32 by out, 1 * 2 * 3 * 4 = 24 of pages, 8 * 56 = 448 of
+     * 4 x 32 bytes by token, 12 by row, 32 by out, 1 * 2 * 3 * 4 = 24 of pages, 8 * 56 = 448 of
      * sampling, and 8 ids x 130 entries of 16 bytes. */
     assert_int_equal(io.tokens, 64);
     assert_int_equal(io.positions, 128);
-    assert_int_equal(io.token_rows, 192);
-    assert_int_equal(io.row_tokens, 256);
-    assert_int_equal(io.out_tokens, 320);
-    assert_int_equal(io.page_tables, 384);
-    assert_int_equal(io.sampling, 448);
-    assert_int_equal(io.adjust, 896);
+    assert_int_equal(io.rope_rows, 192);
+    assert_int_equal(io.token_rows, 256);
+    assert_int_equal(io.row_tokens, 320);
+    assert_int_equal(io.out_tokens, 384);
+    assert_int_equal(io.page_tables, 448);
+    assert_int_equal(io.sampling, 512);
+    assert_int_equal(io.adjust, 960);
     assert_int_equal(io.n_sampled, 8);
-    assert_int_equal(io.in_bytes, 896 + 8 * 130 * 16);
+    assert_int_equal(io.in_bytes, 960 + 8 * 130 * 16);
     assert_int_equal(io.ids, 0);
     assert_int_equal(io.logits, 64);
     assert_int_equal(io.logits_stride, 48); /* 39 rounded up to 16 */
@@ -245,6 +246,16 @@ static void w_scale(handmade *h)
 {
     h->instrs[2].attrs.scale = (float)NAN;
 }
+static void w_original(handmade *h)
+{
+    h->program.original_length = 1;
+}
+
+static void w_original_sign(handmade *h)
+{
+    h->program.original_length = -1;
+}
+
 static void w_rotary(handmade *h)
 {
     h->instrs[1].attrs.rotary_dim = 6;
@@ -385,6 +396,8 @@ static const wrong wrongs[] = {
     {"not those of KV group 0", w_window},
     {"the scale is not a finite number", w_scale},
     {"weight 'rope_0' is [130, 8]", w_rotary},
+    {"rope table has 130 of 131 rows", w_original},
+    {"original_length is -1", w_original_sign},
     {"eps is -1", w_eps},
     {"the operation is", w_op},
     {"weight slot 0 holds role", w_role},
@@ -474,7 +487,7 @@ static void a_block_of_another_version_says_so(void **state)
     block[8] = 3;
     assert_int_equal(tg_program_open(&p, &arena, block, n, &e), TG_E_UNSUPPORTED);
     assert_string_equal(e.msg,
-                        "the program has format 3, this build reads 4; export the model again");
+                        "the program has format 3, this build reads 5; export the model again");
     tg_mem_free(block);
 }
 
@@ -526,7 +539,7 @@ static void a_plan_prints_places_and_layers(void **state)
     assert_string_equal(
         tg_buf_cstr(&text),
         "plan token         2 tokens, 2 rows, 2 logits rows, 3 pages: step 384 bytes, "
-        "inputs 4.6 KiB, outputs 448 bytes\n"
+        "inputs 4.7 KiB, outputs 448 bytes\n"
         " segment 0\n"
         "  v1 [2, 16] @0 = embed v0 (embed=embed) scale=1\n"
         " segment 1: layers 0\n"

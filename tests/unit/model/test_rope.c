@@ -78,7 +78,7 @@ static void tables_are_those_of_transformers(void **state)
         if (strncmp(line, "cos ", 4) != 0 && strncmp(line, "sin ", 4) != 0) continue;
         at = line + 4;
         int32_t position = (int32_t)strtol(at, &at, 10), half = spec.rotary_dim / 2;
-        tg_rope_fill(&spec, length, position, 1, row);
+        tg_rope_fill(&spec, 0, length, position, 1, row);
         for (int32_t i = 0; i < half; i++) {
             double bound = 0x1p-22 + (double)position * (double)freqs[i] * 0x1p-22;
             check_near(row[line[0] == 's' ? half + i : i], read_hex(&at), bound, name, i);
@@ -125,9 +125,9 @@ static void a_table_is_the_same_in_any_pieces(void **state)
     enum { LENGTH = 300, DIM = 24 };
     static float whole[LENGTH * DIM], pieces[LENGTH * DIM];
     tg_rope_spec s = {.rotary_dim = DIM, .theta = 1e4, .factor = 1, .attention_factor = 1};
-    tg_rope_fill(&s, LENGTH, 0, LENGTH, whole);
+    tg_rope_fill(&s, 0, LENGTH, 0, LENGTH, whole);
     for (int32_t first = 0, n = 1; first < LENGTH; first += n, n = TG_MIN(3 * n, LENGTH - first))
-        tg_rope_fill(&s, LENGTH, first, n, pieces + first * DIM);
+        tg_rope_fill(&s, 0, LENGTH, first, n, pieces + first * DIM);
     assert_memory_equal(whole, pieces, sizeof whole);
     for (int i = 0; i < DIM / 2; i++) {
         assert_true(whole[i] == 1);
@@ -316,6 +316,57 @@ static void yarns_range_is_rounded_unless_told_otherwise(void **state)
     tg_arena_deinit(&a);
 }
 
+/* The first part against transformers' short factors (a table for the original length alone), the
+ * second against its long ones; both are held against transformers above. */
+static void tables_of_two_parts_have_short_texts_first(void **state)
+{
+    (void)state;
+    enum { ORIGINAL = 40, LENGTH = 100, DIM = 8, N = ORIGINAL + LENGTH };
+    static float all[N * DIM], pieces[N * DIM], parts[N * DIM];
+    static const double short_factors[] = {1, 1.5, 2, 3}, long_factors[] = {2, 5, 9, 30};
+    static tg_hparams h;
+    const tg_rope_spec specs[] = {
+        {.kind = TG_ROPE_LONGROPE, .freqs = short_factors, .long_freqs = long_factors},
+        {.kind = TG_ROPE_DYNAMIC, .factor = 4},
+    };
+    for (size_t i = 0; i < TG_COUNT(specs); i++) {
+        tg_rope_spec *s = &h.ropes[0];
+        *s = specs[i];
+        s->rotary_dim = DIM;
+        s->theta = 1e4;
+        s->attention_factor = 1;
+        s->original_max_positions = ORIGINAL;
+        assert_int_equal(tg_rope_original_length(&h, ORIGINAL), 0);
+        assert_int_equal(tg_rope_original_length(&h, ORIGINAL + 1), ORIGINAL);
+        tg_rope_fill(s, ORIGINAL, LENGTH, 0, N, all);
+        tg_rope_fill(s, 0, ORIGINAL, 0, ORIGINAL, parts);
+        tg_rope_fill(s, 0, LENGTH, 0, LENGTH, parts + ORIGINAL * DIM);
+        assert_memory_equal(all, parts, sizeof all);
+        assert_memory_not_equal(all, all + ORIGINAL * DIM, ORIGINAL * DIM * sizeof *all);
+        for (int32_t first = 0, n = 1; first < N; first += n, n = TG_MIN(3 * n, N - first))
+            tg_rope_fill(s, ORIGINAL, LENGTH, first, n, pieces + first * DIM);
+        assert_memory_equal(all, pieces, sizeof all);
+    }
+    h.ropes[0].kind = TG_ROPE_YARN;
+    assert_int_equal(tg_rope_original_length(&h, LENGTH), 0);
+}
+
+static void tables_that_change_at_different_lengths_are_refused(void **state)
+{
+    (void)state;
+    static tg_hparams h;
+    tg_err e = {0};
+    h.ropes[0] = (tg_rope_spec){.kind = TG_ROPE_LONGROPE, .original_max_positions = 40};
+    h.ropes[1] = (tg_rope_spec){.kind = TG_ROPE_DYNAMIC, .original_max_positions = 40};
+    assert_int_equal(tg_rope_check_lengths(&h, "config.json", &e), TG_OK);
+    h.ropes[1].original_max_positions = 50;
+    assert_int_equal(tg_rope_check_lengths(&h, "config.json", &e), TG_E_UNSUPPORTED);
+    assert_string_equal(e.msg, "config.json: the rope tables of global and of sliding layers have "
+                               "the original lengths 40 and 50; only equal ones are supported.");
+    h.ropes[1].kind = TG_ROPE_YARN;
+    assert_int_equal(tg_rope_check_lengths(&h, "config.json", &e), TG_OK);
+}
+
 static void a_part_of_a_head_may_rotate(void **state)
 {
     (void)state;
@@ -352,6 +403,8 @@ int main(void)
         cmocka_unit_test(gguf_keys_give_the_table_of_the_config_they_were_made_from),
         cmocka_unit_test(an_explicit_attention_factor_of_one_wins),
         cmocka_unit_test(yarns_range_is_rounded_unless_told_otherwise),
+        cmocka_unit_test(tables_of_two_parts_have_short_texts_first),
+        cmocka_unit_test(tables_that_change_at_different_lengths_are_refused),
         cmocka_unit_test(a_part_of_a_head_may_rotate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
