@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char scope_key[] = "text_config";
@@ -136,20 +137,16 @@ static void note(tg_config *c, const char *path)
         c->is_failed = true;
 }
 
+/* On the stack, so that refused memory cannot make a key unread. */
 bool tg_config_was_read(const tg_config *c, const char *key)
 {
-    tg_buf path = {0};
+    char path[256];
     bool has_star = c->gguf && key[0] == '*' && key[1] == '.';
-    if (has_star) tg_buf_add_str(&path, c->arch);
-    tg_buf_add_cstr(&path, has_star ? key + 1 : key);
-    bool was = !path.is_failed && is_noted(c, tg_buf_cstr(&path));
-    if (!was && c->scope) {
-        path.len = 0;
-        tg_buf_printf(&path, "%s.%s", scope_key, key);
-        was = !path.is_failed && is_noted(c, tg_buf_cstr(&path));
-    }
-    tg_buf_deinit(&path);
-    return was;
+    (void)snprintf(path, sizeof path, "%.*s%s", has_star ? (int)TG_MIN(c->arch.len, 128u) : 0,
+                   has_star ? c->arch.ptr : "", has_star ? key + 1 : key);
+    if (is_noted(c, path)) return true;
+    (void)snprintf(path, sizeof path, "%s.%s", scope_key, key);
+    return c->scope && is_noted(c, path);
 }
 
 void tg_config_ignore(tg_config *c, const char *pattern)

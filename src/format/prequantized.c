@@ -404,9 +404,11 @@ const tg_tensor *tg_prequantized_find_codes(const tg_prequantized *s, tg_str nam
     return i < 0 ? NULL : &s->tensors[i];
 }
 
-bool tg_prequantized_is_side(tg_str name)
+tg_str tg_prequantized_find_stem(tg_str name)
 {
-    for (size_t i = 0; i < TG_COUNT(side_parts); i++)
-        if (find_stem(name, side_parts[i]).len) return true;
-    return false;
+    for (size_t i = 0; i < TG_COUNT(side_parts); i++) {
+        tg_str stem = find_stem(name, side_parts[i]);
+        if (stem.len) return stem;
+    }
+    return (tg_str){0};
 }

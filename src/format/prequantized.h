@@ -40,7 +40,8 @@ void tg_prequantized_free(tg_prequantized *s); /* accepts NULL */
 const tg_tensor *tg_prequantized_find(const tg_prequantized *s, tg_str name);
 /* The matrix whose codes the tensor of this name holds; NULL when it is none. */
 const tg_tensor *tg_prequantized_find_codes(const tg_prequantized *s, tg_str name);
-/* Is it what stands beside codes (scales, zeros, ...)? That is no surplus, whether used or not. */
-bool tg_prequantized_is_side(tg_str name);
+/* The name of a tensor that stands beside codes (scales, zeros, ...) without its last part:
+ * "model.layers.0.mlp.up_proj." of "...up_proj.weight_scale". len 0 when it is none. */
+tg_str tg_prequantized_find_stem(tg_str name);
 
 #endif

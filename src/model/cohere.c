@@ -40,7 +40,10 @@ const tg_arch tg_arch_cohere = {
     .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_attention, &tg_rules_glu},
     .hf_has_pairs = true,
     .gguf_has_pairs = true,
-    .ignored_tensors = tg_ignored_rope_tensors,
+    .groups = {[TG_WEIGHT_GROUP_QKV_BIAS] = {.hf = "attention_bias"},
+               [TG_WEIGHT_GROUP_O_BIAS] = {.hf = "attention_bias"}},
+    .hf_ignored = tg_ignored_rope_hf,
+    .gguf_ignored = tg_ignored_rope_gguf,
     .read_hparams = read_hparams,
     .layer = tg_layer_parallel,
 };

@@ -20,32 +20,12 @@ static const tg_refusal hf_refusals[] = {
 };
 /* clang-format on */
 
-/* attention_bias and mlp_bias need no reading, since biases are used where the checkpoint has them;
- * but a promise that the weights do not keep is an error. */
-static tg_status check_bias_flags(tg_config *c, const tg_checkpoint *ck, tg_err *e)
-{
-    static const char *const flags[][2] = {
-        {"attention_bias", "model.layers.0.self_attn.q_proj.bias"},
-        {"use_qkv_bias", "model.layers.0.self_attn.q_proj.bias"},
-        {"mlp_bias", "model.layers.0.mlp.gate_proj.bias"},
-    };
-    for (size_t i = 0; i < TG_COUNT(flags); i++) {
-        bool is_on = false, is_present = false;
-        TG_TRY(tg_config_get_bool(c, flags[i][0], &is_on, &is_present, e));
-        if (is_on && !tg_checkpoint_find_tensor(ck, tg_str_from_cstr(flags[i][1])))
-            return tg_fail(e, TG_E_CORRUPT, "%s: %s is true, but there is no tensor '%s'.",
-                           tg_config_get_file(c), flags[i][0], flags[i][1]);
-    }
-    return TG_OK;
-}
-
-static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
-                         const tg_dense *absent, tg_arena *a, tg_err *e)
+static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_dense *absent, tg_arena *a,
+                         tg_err *e)
 {
     bool is_present = false, is_needed = absent->max_positions == TG_KEY_NEEDED;
     if (!absent->rope) TG_TRY(tg_config_refuse(c, hf_refusals, TG_COUNT(hf_refusals), e));
     TG_TRY(tg_hparams_read_act(h, c, "hidden_act", absent->act, e));
-    TG_TRY(check_bias_flags(c, ck, e));
     h->max_positions = absent->max_positions;
     TG_TRY(tg_config_get_i32(c, "max_position_embeddings", 1, INT32_MAX, &h->max_positions,
                              is_needed ? NULL : &is_present, e));
@@ -100,7 +80,7 @@ tg_status tg_dense_read(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
     TG_TRY(tg_hparams_read_eps(h, c, absent->norm_eps, e));
     TG_TRY(tg_hparams_read_vocab(h, c, ck, is_gguf ? 0 : absent->n_vocab, e));
     h->attn_scale = (float)(1 / sqrt((double)h->head_dim));
-    TG_TRY(is_gguf ? read_gguf(h, c, ck, absent, a, e) : read_hf(h, c, ck, absent, a, e));
+    TG_TRY(is_gguf ? read_gguf(h, c, ck, absent, a, e) : read_hf(h, c, absent, a, e));
     find_limit(h);
     return TG_OK;
 }

@@ -57,8 +57,7 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, t
                        "%s: query_pre_attn_scalar is %g, but must be greater than 0.",
                        tg_config_get_file(c), scalar);
     h->attn_scale = (float)(1 / sqrt(scalar));
-    /* Biases are used where the checkpoint has them; the others are older names, read by nobody. */
-    tg_config_ignore(c, "attention_bias");
+    /* Older names, which transformers does not read. */
     tg_config_ignore(c, "hidden_act");
     tg_config_ignore(c, "sliding_window_size");
     TG_TRY(tg_hparams_read_window(h, c, ck, 4096, true, &has_types, e));
@@ -114,7 +113,10 @@ const tg_arch tg_arch_gemma2 = {
     .hf_types = {"gemma2"},
     .gguf_arch = "gemma2",
     .rules = {&tg_rules_gemma, &tg_rules_attention, &tg_rules_glu},
-    .ignored_tensors = tg_ignored_rope_tensors,
+    .groups = {[TG_WEIGHT_GROUP_QKV_BIAS] = {.hf = "attention_bias"},
+               [TG_WEIGHT_GROUP_O_BIAS] = {.hf = "attention_bias"}},
+    .hf_ignored = tg_ignored_rope_hf,
+    .gguf_ignored = tg_ignored_rope_gguf,
     .read_hparams = read_hparams,
     .layer = tg_layer_sandwich_norm,
 };

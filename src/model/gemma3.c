@@ -25,9 +25,15 @@ static const tg_weight_rule rules[] = {
 };
 static const tg_rule_list own_rules = TG_RULE_LIST(rules);
 
-/* The multimodal checkpoint's eyes, which a text model does not open. */
-static const char *const ignored_tensors[] = {
-    "rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", NULL,
+/* Of a multimodal checkpoint a text model uses the text part only. */
+static const char *const hf_ignored[] = {
+    "model.layers.#.self_attn.rotary_emb.inv_freq",
+    "model.rotary_emb.inv_freq",
+    "vision_tower.*",
+    "model.vision_tower.*",
+    "multi_modal_projector.*",
+    "model.multi_modal_projector.*",
+    NULL,
 };
 
 /* Where the text model's tensors are: alone, and inside the multimodal one as transformers before
@@ -115,11 +121,11 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, tg_arena *a, tg_err *e)
                        "%s: query_pre_attn_scalar is %g, but must be greater than 0.",
                        tg_config_get_file(c), scalar);
     h->attn_scale = (float)(1 / sqrt(scalar));
-    /* Biases are used where the checkpoint has them; the rest is about images. */
+    /* Settings of images, and an older name of the activation. */
     static const char *const ignored[] = {
-        "attention_bias",  "vision_config",     "mm_tokens_per_image", "boi_token_index",
-        "eoi_token_index", "image_token_index", "hidden_act",          "image_token_id",
-        "boi_token_id",    "eoi_token_id",
+        "vision_config",   "mm_tokens_per_image", "boi_token_index",
+        "eoi_token_index", "image_token_index",   "hidden_act",
+        "image_token_id",  "boi_token_id",        "eoi_token_id",
     };
     for (size_t i = 0; i < TG_COUNT(ignored); i++)
         tg_config_ignore(c, ignored[i]);
@@ -202,7 +208,9 @@ const tg_arch tg_arch_gemma3 = {
     .gguf_arch = "gemma3",
     .rules = {&tg_rules_gemma, &tg_rules_attention, &own_rules, &tg_rules_glu},
     .hf_prefixes = hf_prefixes,
-    .ignored_tensors = ignored_tensors,
+    .groups = {[TG_WEIGHT_GROUP_QKV_BIAS] = {.hf = "attention_bias"},
+               [TG_WEIGHT_GROUP_O_BIAS] = {.hf = "attention_bias"}},
+    .hf_ignored = hf_ignored,
     .read_hparams = read_hparams,
     .layer = tg_layer_sandwich_norm,
 };

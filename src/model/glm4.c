@@ -42,7 +42,9 @@ const tg_arch tg_arch_glm4 = {
               &own_rules, &tg_rules_gate_up},
     .hf_has_pairs = true,
     .gguf_has_pairs = true,
-    .ignored_tensors = tg_ignored_rope_tensors,
+    .groups = {[TG_WEIGHT_GROUP_QKV_BIAS] = {.hf = "attention_bias"}},
+    .hf_ignored = tg_ignored_rope_hf,
+    .gguf_ignored = tg_ignored_rope_gguf,
     .read_hparams = read_hparams,
     .layer = tg_layer_sandwich_norm,
 };

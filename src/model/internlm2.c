@@ -50,6 +50,8 @@ static const tg_dense absent = {
     .act = "silu",
 };
 
+static const char *const hf_ignored[] = {"model.layers.#.attention.rotary_emb.inv_freq", NULL};
+
 static const tg_refusal refusals[] = {
     {"bias", TG_REFUSE_TRUE, 0, "its matrices have no biases"},
 };
@@ -68,7 +70,8 @@ const tg_arch tg_arch_internlm2 = {
     .gguf_arch = "internlm2",
     .rules = {&own_rules},
     .gguf_has_pairs = true,
-    .ignored_tensors = tg_ignored_rope_tensors,
+    .hf_ignored = hf_ignored,
+    .gguf_ignored = tg_ignored_rope_gguf,
     .read_hparams = read_hparams,
     .layer = tg_layer_pre_norm,
 };

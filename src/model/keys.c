@@ -305,7 +305,13 @@ static const tg_refusal hf_refusals[] = {
     {"alibi", TG_REFUSE_TRUE, 0, "positions are rotary"},
     {"use_mrope", TG_REFUSE_TRUE, 0, "a position is one number"},
     {"lm_head_bias", TG_REFUSE_TRUE, 0, "the head has no bias"},
+    {"attention_bias", TG_REFUSE_TRUE, 0, "the attention has no biases"},
+    {"use_qkv_bias", TG_REFUSE_TRUE, 0, "the attention has no biases"},
+    {"mlp_bias", TG_REFUSE_TRUE, 0, "the feed-forward has no biases"},
     {"num_local_experts", TG_REFUSE_UNLESS, 0, "there are no experts"},
+    {"num_experts", TG_REFUSE_UNLESS, 0, "there are no experts"},
+    {"n_routed_experts", TG_REFUSE_UNLESS, 0, "there are no experts"},
+    {"moe_num_experts", TG_REFUSE_UNLESS, 0, "there are no experts"},
 };
 
 static const tg_refusal gguf_refusals[] = {

@@ -18,7 +18,7 @@ static const tg_dense absent = {
     .act = "silu",
 };
 
-/* Where the text model's tensors are: alone, and inside Mistral Small 3, which also sees, as
+/* Where the text model's tensors are: alone, and inside the multimodal Mistral Small 3, as
  * transformers before and since version 5 names them. */
 static const char *const hf_prefixes[] = {
     "model.",
@@ -27,17 +27,18 @@ static const char *const hf_prefixes[] = {
     NULL,
 };
 
-static const char *const ignored_tensors[] = {
-    "rotary_emb.inv_freq",
-    "rope_freqs.weight",
-    "rope_factors_short.weight",
-    "rope_factors_long.weight",
-    "vision_tower.",
-    "multi_modal_projector.",
+/* Of a multimodal checkpoint a text model uses the text part only. */
+static const char *const hf_ignored[] = {
+    "model.layers.#.self_attn.rotary_emb.inv_freq",
+    "model.rotary_emb.inv_freq",
+    "vision_tower.*",
+    "model.vision_tower.*",
+    "multi_modal_projector.*",
+    "model.multi_modal_projector.*",
     NULL,
 };
 
-/* Keys of the part that sees. */
+/* Keys of the vision tower. */
 static void ignore_vision(tg_config *c)
 {
     static const char *const keys[] = {
@@ -72,7 +73,11 @@ const tg_arch tg_arch_llama = {
               &tg_rules_glu},
     .gguf_has_pairs = true,
     .hf_prefixes = hf_prefixes,
-    .ignored_tensors = ignored_tensors,
+    .groups = {[TG_WEIGHT_GROUP_QKV_BIAS] = {.hf = "attention_bias", .hf_type = "llama"},
+               [TG_WEIGHT_GROUP_O_BIAS] = {.hf = "attention_bias", .hf_type = "llama"},
+               [TG_WEIGHT_GROUP_FFN_BIAS] = {.hf = "mlp_bias", .hf_type = "llama"}},
+    .hf_ignored = hf_ignored,
+    .gguf_ignored = tg_ignored_rope_gguf,
     .read_hparams = read_hparams,
     .layer = tg_layer_pre_norm,
 };

@@ -116,11 +116,30 @@ typedef enum tg_weight_part {
     TG_WEIGHT_PART_UP
 } tg_weight_part;
 
+/* Weights that a checkpoint has together or not at all: tg_arch.groups says what decides. */
+typedef enum tg_weight_group {
+    TG_WEIGHT_GROUP_CORE, /* always there */
+    TG_WEIGHT_GROUP_QKV_BIAS,
+    TG_WEIGHT_GROUP_O_BIAS,
+    TG_WEIGHT_GROUP_FFN_BIAS,
+    TG_WEIGHT_GROUP_FFN_NORM, /* not where attention and feed-forward read one norm */
+    TG_WEIGHT_GROUP_COUNT
+} tg_weight_group;
+
+/* A group that has no row is never there. */
+typedef struct tg_group_rule {
+    bool is_always;      /* in both formats */
+    const char *hf;      /* config.json's key that says, false when it is absent */
+    const char *gguf;    /* the same in a GGUF file; NULL beside an `hf`: its tensors say */
+    bool is_inverse;     /* the group is there where the key is false */
+    const char *hf_type; /* the only "model_type" that has the group; NULL: all */
+} tg_group_rule;
+
 typedef struct tg_weight_rule {
     tg_weight_role role;
     const char *hf, *gguf; /* tensor names, '#' is the layer; NULL: the format has none */
     tg_weight_dim rows, cols;
-    bool is_optional;
+    tg_weight_group group;
     tg_weight_fix hf_fix, gguf_fix;
     tg_weight_part hf_part, gguf_part;
 } tg_weight_rule;
@@ -136,7 +155,6 @@ typedef struct tg_rule_list {
 
 enum { TG_MAX_RULE_LISTS = 6 };
 
-/* Tensors a row may leave unused without an error ("rotary_emb.inv_freq" anywhere in the name). */
 typedef struct tg_arch {
     const char *name;
     const char *hf_types[8]; /* config.json "model_type"s; NULL-terminated */
@@ -149,7 +167,10 @@ typedef struct tg_arch {
     /* What may stand for the "model." that HF names begin with, NULL-terminated: the one under
      * which the embedding is found. NULL: nothing else. */
     const char *const *hf_prefixes;
-    const char *const *ignored_tensors; /* substrings; NULL-terminated */
+    tg_group_rule groups[TG_WEIGHT_GROUP_COUNT];
+    /* Tensors that may stay unused: whole names as in the rules, or the beginning of a subtree,
+     * "vision_tower.*", as it stands in the file. NULL-terminated. */
+    const char *const *hf_ignored, *const *gguf_ignored;
     /* Reads and checks the checkpoint's keys; those it asks for count as understood
      * (format/hparams.h). The checkpoint is there for numbers that a format keeps as tensors. */
     tg_status (*read_hparams)(tg_hparams *out, tg_config *keys, const tg_checkpoint *c,

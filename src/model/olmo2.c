@@ -109,7 +109,10 @@ const tg_arch tg_arch_olmo2 = {
     .hf_types = {"olmo2", "olmo3"},
     .gguf_arch = "olmo2",
     .rules = {&tg_rules_ends, &tg_rules_attention, &tg_rules_glu, &own_rules},
-    .ignored_tensors = tg_ignored_rope_tensors,
+    .groups = {[TG_WEIGHT_GROUP_QKV_BIAS] = {.hf = "attention_bias"},
+               [TG_WEIGHT_GROUP_O_BIAS] = {.hf = "attention_bias"}},
+    .hf_ignored = tg_ignored_rope_hf,
+    .gguf_ignored = tg_ignored_rope_gguf,
     .read_hparams = read_hparams,
     .layer = tg_layer_post_norm,
 };

@@ -50,7 +50,6 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
         "original_max_position_embeddings",
         "resid_pdrop",
         "embd_pdrop",
-        "attention_bias",
         "full_attn_mod",
         "interpolate_factor",
     };
@@ -65,7 +64,8 @@ const tg_arch tg_arch_phi3 = {
     .gguf_arch = "phi3",
     .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_ffn_norm, &own_rules,
               &tg_rules_gate_up},
-    .ignored_tensors = tg_ignored_rope_tensors,
+    .hf_ignored = tg_ignored_rope_hf,
+    .gguf_ignored = tg_ignored_rope_gguf,
     .read_hparams = read_hparams,
     .layer = tg_layer_pre_norm,
 };

@@ -27,7 +27,9 @@ const tg_arch tg_arch_qwen2 = {
     .gguf_arch = "qwen2",
     .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_attention, &tg_rules_ffn_norm,
               &tg_rules_glu},
-    .ignored_tensors = tg_ignored_rope_tensors,
+    .groups = {[TG_WEIGHT_GROUP_QKV_BIAS] = {.is_always = true, .hf = "attention_bias"}},
+    .hf_ignored = tg_ignored_rope_hf,
+    .gguf_ignored = tg_ignored_rope_gguf,
     .read_hparams = read_hparams,
     .layer = tg_layer_pre_norm,
 };

@@ -7,8 +7,6 @@ static const tg_weight_rule ends[] = {
      .rows = TG_DIM_V, .cols = TG_DIM_D},
     {.role = TG_W_OUT_NORM, .hf = "model.norm.weight", .gguf = "output_norm.weight",
      .rows = TG_DIM_D, .cols = TG_DIM_1},
-    {.role = TG_W_OUT_NORM_BIAS, .hf = "model.norm.bias", .gguf = "output_norm.bias",
-     .rows = TG_DIM_D, .cols = TG_DIM_1, .is_optional = true},
     {.role = TG_W_HEAD, .hf = "lm_head.weight", .gguf = "output.weight",
      .rows = TG_DIM_V, .cols = TG_DIM_D},
 };
@@ -16,8 +14,6 @@ static const tg_weight_rule ends[] = {
 static const tg_weight_rule attn_norm[] = {
     {.role = TG_W_ATTN_NORM, .hf = "model.layers.#.input_layernorm.weight",
      .gguf = "blk.#.attn_norm.weight", .rows = TG_DIM_D, .cols = TG_DIM_1},
-    {.role = TG_W_ATTN_NORM_BIAS, .hf = "model.layers.#.input_layernorm.bias",
-     .gguf = "blk.#.attn_norm.bias", .rows = TG_DIM_D, .cols = TG_DIM_1, .is_optional = true},
 };
 
 static const tg_weight_rule attention[] = {
@@ -28,16 +24,17 @@ static const tg_weight_rule attention[] = {
     {.role = TG_W_V, .hf = "model.layers.#.self_attn.v_proj.weight", .gguf = "blk.#.attn_v.weight",
      .rows = TG_DIM_KD, .cols = TG_DIM_D},
     {.role = TG_W_Q_BIAS, .hf = "model.layers.#.self_attn.q_proj.bias", .gguf = "blk.#.attn_q.bias",
-     .rows = TG_DIM_HD, .cols = TG_DIM_1, .is_optional = true},
+     .rows = TG_DIM_HD, .cols = TG_DIM_1, .group = TG_WEIGHT_GROUP_QKV_BIAS},
     {.role = TG_W_K_BIAS, .hf = "model.layers.#.self_attn.k_proj.bias", .gguf = "blk.#.attn_k.bias",
-     .rows = TG_DIM_KD, .cols = TG_DIM_1, .is_optional = true},
+     .rows = TG_DIM_KD, .cols = TG_DIM_1, .group = TG_WEIGHT_GROUP_QKV_BIAS},
     {.role = TG_W_V_BIAS, .hf = "model.layers.#.self_attn.v_proj.bias", .gguf = "blk.#.attn_v.bias",
-     .rows = TG_DIM_KD, .cols = TG_DIM_1, .is_optional = true},
+     .rows = TG_DIM_KD, .cols = TG_DIM_1, .group = TG_WEIGHT_GROUP_QKV_BIAS},
     {.role = TG_W_O, .hf = "model.layers.#.self_attn.o_proj.weight",
      .gguf = "blk.#.attn_output.weight",
      .rows = TG_DIM_D, .cols = TG_DIM_HD},
     {.role = TG_W_O_BIAS, .hf = "model.layers.#.self_attn.o_proj.bias",
-     .gguf = "blk.#.attn_output.bias", .rows = TG_DIM_D, .cols = TG_DIM_1, .is_optional = true},
+     .gguf = "blk.#.attn_output.bias",
+     .rows = TG_DIM_D, .cols = TG_DIM_1, .group = TG_WEIGHT_GROUP_O_BIAS},
 };
 
 static const tg_weight_rule qk_norm[] = {
@@ -50,8 +47,6 @@ static const tg_weight_rule qk_norm[] = {
 static const tg_weight_rule ffn_norm[] = {
     {.role = TG_W_FFN_NORM, .hf = "model.layers.#.post_attention_layernorm.weight",
      .gguf = "blk.#.ffn_norm.weight", .rows = TG_DIM_D, .cols = TG_DIM_1},
-    {.role = TG_W_FFN_NORM_BIAS, .hf = "model.layers.#.post_attention_layernorm.bias",
-     .gguf = "blk.#.ffn_norm.bias", .rows = TG_DIM_D, .cols = TG_DIM_1, .is_optional = true},
 };
 
 static const tg_weight_rule glu[] = {
@@ -65,12 +60,12 @@ static const tg_weight_rule glu[] = {
      .rows = TG_DIM_D, .cols = TG_DIM_F},
     {.role = TG_W_GATE_BIAS, .hf = "model.layers.#.mlp.gate_proj.bias",
      .gguf = "blk.#.ffn_gate.bias",
-     .rows = TG_DIM_F, .cols = TG_DIM_1, .is_optional = true},
+     .rows = TG_DIM_F, .cols = TG_DIM_1, .group = TG_WEIGHT_GROUP_FFN_BIAS},
     {.role = TG_W_UP_BIAS, .hf = "model.layers.#.mlp.up_proj.bias", .gguf = "blk.#.ffn_up.bias",
-     .rows = TG_DIM_F, .cols = TG_DIM_1, .is_optional = true},
+     .rows = TG_DIM_F, .cols = TG_DIM_1, .group = TG_WEIGHT_GROUP_FFN_BIAS},
     {.role = TG_W_DOWN_BIAS, .hf = "model.layers.#.mlp.down_proj.bias",
      .gguf = "blk.#.ffn_down.bias",
-     .rows = TG_DIM_D, .cols = TG_DIM_1, .is_optional = true},
+     .rows = TG_DIM_D, .cols = TG_DIM_1, .group = TG_WEIGHT_GROUP_FFN_BIAS},
 };
 
 static const tg_weight_rule gate_up[] = {
@@ -116,8 +111,13 @@ const tg_rule_list tg_rules_glu = TG_RULE_LIST(glu);
 const tg_rule_list tg_rules_gate_up = TG_RULE_LIST(gate_up);
 const tg_rule_list tg_rules_gemma = TG_RULE_LIST(gemma);
 
-const char *const tg_ignored_rope_tensors[] = {
-    "rotary_emb.inv_freq",
+const char *const tg_ignored_rope_hf[] = {
+    "model.layers.#.self_attn.rotary_emb.inv_freq",
+    "model.rotary_emb.inv_freq",
+    NULL,
+};
+
+const char *const tg_ignored_rope_gguf[] = {
     "rope_freqs.weight",
     "rope_factors_short.weight",
     "rope_factors_long.weight",

@@ -9,12 +9,17 @@
 #include "model/rules.h"
 
 /* clang-format off */
-/* Not there where attention and feed-forward read the same norm. */
 static const tg_weight_rule rules[] = {
+    {.role = TG_W_OUT_NORM_BIAS, .hf = "model.norm.bias", .gguf = "output_norm.bias",
+     .rows = TG_DIM_D, .cols = TG_DIM_1},
+    {.role = TG_W_ATTN_NORM_BIAS, .hf = "model.layers.#.input_layernorm.bias",
+     .gguf = "blk.#.attn_norm.bias", .rows = TG_DIM_D, .cols = TG_DIM_1},
     {.role = TG_W_FFN_NORM, .hf = "model.layers.#.post_attention_layernorm.weight",
-     .gguf = "blk.#.ffn_norm.weight", .rows = TG_DIM_D, .cols = TG_DIM_1, .is_optional = true},
+     .gguf = "blk.#.ffn_norm.weight", .rows = TG_DIM_D, .cols = TG_DIM_1,
+     .group = TG_WEIGHT_GROUP_FFN_NORM},
     {.role = TG_W_FFN_NORM_BIAS, .hf = "model.layers.#.post_attention_layernorm.bias",
-     .gguf = "blk.#.ffn_norm.bias", .rows = TG_DIM_D, .cols = TG_DIM_1, .is_optional = true},
+     .gguf = "blk.#.ffn_norm.bias", .rows = TG_DIM_D, .cols = TG_DIM_1,
+     .group = TG_WEIGHT_GROUP_FFN_NORM},
 };
 /* clang-format on */
 static const tg_rule_list own_rules = TG_RULE_LIST(rules);
@@ -43,7 +48,12 @@ const tg_arch tg_arch_stablelm = {
     .hf_types = {"stablelm"},
     .gguf_arch = "stablelm",
     .rules = {&tg_rules_ends, &tg_rules_attn_norm, &tg_rules_attention, &tg_rules_glu, &own_rules},
-    .ignored_tensors = tg_ignored_rope_tensors,
+    .groups = {[TG_WEIGHT_GROUP_QKV_BIAS] = {.hf = "use_qkv_bias"},
+               [TG_WEIGHT_GROUP_FFN_NORM] = {.hf = "use_parallel_residual",
+                                             .gguf = "*.use_parallel_residual",
+                                             .is_inverse = true}},
+    .hf_ignored = tg_ignored_rope_hf,
+    .gguf_ignored = tg_ignored_rope_gguf,
     .read_hparams = read_hparams,
     .layer = tg_layer_pre_norm,
 };

@@ -49,36 +49,85 @@ static inline void print_folder(char path[256], const char *variant, const char 
     snprintf(path, 256, "%s/%s/%s", root, variant, file);
 }
 
-/* The tiny checkpoint `variant` with every key of the JSON object `change` put into its
- * config.json; a key whose new value is the string "(absent)" is taken away. */
-static inline opened open_changed(const char *variant, const char *change)
+/* Every `from` in the bytes becomes `to`, of the same length; it must be there. */
+static inline void patch(tg_buf *b, const char *from, const char *to)
 {
-    char path[256], dir[64];
+    size_t n = strlen(from), n_found = 0;
+    assert_int_equal(n, strlen(to));
+    for (size_t i = 0; i + n <= b->len; i++)
+        if (memcmp(b->ptr + i, from, n) == 0) {
+            memcpy(b->ptr + i, to, n);
+            n_found++;
+        }
+    if (n_found == 0) fail_msg("'%s' is not there", from);
+}
+
+/* config.json with every key of the JSON object `change`: one after "text_config." goes into that
+ * object, and one whose new value is the string "(absent)" is taken away. */
+static inline void change_config(tg_buf *text, const char *path, const char *change)
+{
+    static const char nested[] = "text_config.";
     tg_err e = {0};
-    tg_buf text = {0}, weights = {0};
     json_t *config = NULL, *changes = NULL, *v;
     const char *key;
-    strcpy(dir, make_folder());
-    print_folder(path, variant, "config.json");
     assert_int_equal(tg_json_load(&config, path, &e), TG_OK);
     if (tg_json_parse(&changes, tg_str_from_cstr(change), "change", &e)) fail_msg("%s", e.msg);
     json_object_foreach(changes, key, v)
     {
         bool is_absent = json_is_string(v) && strcmp(json_string_value(v), "(absent)") == 0;
+        bool is_nested = strncmp(key, nested, sizeof nested - 1) == 0;
+        json_t *object = is_nested ? json_object_get(config, "text_config") : config;
+        const char *name = is_nested ? key + sizeof nested - 1 : key;
         if (is_absent)
-            json_object_del(config, key);
+            json_object_del(object, name);
         else
-            json_object_set(config, key, v);
+            json_object_set(object, name, v);
     }
-    assert_int_equal(tg_json_print(&text, config, 1, &e), TG_OK);
+    assert_int_equal(tg_json_print(text, config, 1, &e), TG_OK);
+    json_decref(config);
+    json_decref(changes);
+}
+
+/* The tiny checkpoint `variant` with another config.json, and with the names of its tensors
+ * patched unless `from` is NULL. */
+static inline opened open_patched(const char *variant, const char *change, const char *from,
+                                  const char *to)
+{
+    char path[256], dir[64];
+    tg_err e = {0};
+    tg_buf text = {0}, weights = {0};
+    strcpy(dir, make_folder());
+    print_folder(path, variant, "config.json");
+    change_config(&text, path, change);
     save_buf(dir, "config.json", &text);
     print_folder(path, variant, "model.safetensors");
     assert_int_equal(tg_file_load(&weights, path, 1 << 24, &e), TG_OK);
+    if (from) patch(&weights, from, to);
     save_buf(dir, "model.safetensors", &weights);
-    json_decref(config);
-    json_decref(changes);
     opened o = open_path(dir);
     remove_folder(dir); /* what is mapped stays */
+    return o;
+}
+
+static inline opened open_changed(const char *variant, const char *change)
+{
+    return open_patched(variant, change, NULL, NULL);
+}
+
+/* The GGUF file of a tiny checkpoint with its bytes patched. */
+static inline opened open_patched_gguf(const char *variant, const char *from, const char *to)
+{
+    char path[256], dir[64];
+    tg_err e = {0};
+    tg_buf file = {0};
+    strcpy(dir, make_folder());
+    print_folder(path, variant, "model.gguf");
+    assert_int_equal(tg_file_load(&file, path, 1 << 24, &e), TG_OK);
+    patch(&file, from, to);
+    save_buf(dir, "model.gguf", &file);
+    snprintf(path, sizeof path, "%s/model.gguf", dir);
+    opened o = open_path(path);
+    remove_folder(dir);
     return o;
 }
 

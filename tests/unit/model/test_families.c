@@ -176,6 +176,88 @@ static void a_fused_tensor_of_another_size_is_named(void **state)
                   WORDS("gate_up_proj.weight", "[96, 32]", "[80, 32]"));
 }
 
+/* What transformers' classes always make, whatever the config says. */
+static void what_a_family_always_has_is_needed(void **state)
+{
+    (void)state;
+    static const char *const hf[][4] = {
+        {PARITY "qwen2-plain", "_proj.bias\"", "_proj.bixs\"", "6 tensors are missing"},
+        {PARITY "stablelm-plain", "input_layernorm.bias", "input_layernorm.bixs",
+         "2 tensors are missing"},
+        {PARITY "stablelm-plain", "post_attention_layernorm.", "post_attention_layerxxrm.",
+         "4 tensors are missing"},
+        {PARITY "stablelm-plain", "model.norm.bias", "model.norm.bixs", "1 tensor is missing"},
+        {PARITY "qwen3-plain", "q_norm.weight", "x_norm.weight", "2 tensors are missing"},
+        {PARITY "olmo2-plain", "k_norm.weight", "x_norm.weight", "2 tensors are missing"},
+        {PARITY "gemma3-plain", "q_norm.weight", "x_norm.weight", "2 tensors are missing"},
+    };
+    for (size_t i = 0; i < TG_COUNT(hf); i++)
+        check_refused(open_patched(hf[i][0], "{}", hf[i][1], hf[i][2]), TG_E_CORRUPT,
+                      WORDS(hf[i][3]));
+    static const char *const gguf[][4] = {
+        {PARITY "qwen2-plain", ".bias", ".bixs", "6 tensors are missing"},
+        {PARITY "stablelm-plain", "attn_norm.bias", "attn_norm.bixs", "2 tensors are missing"},
+        {PARITY "stablelm-plain", "ffn_norm.", "ffn_xorm.", "4 tensors are missing"},
+        {PARITY "stablelm-plain", "output_norm.bias", "output_norm.bixs", "1 tensor is missing"},
+    };
+    for (size_t i = 0; i < TG_COUNT(gguf); i++)
+        check_refused(open_patched_gguf(gguf[i][0], gguf[i][1], gguf[i][2]), TG_E_CORRUPT,
+                      WORDS(gguf[i][3]));
+}
+
+/* transformers leaves such tensors out without a word: here a refusal that names both. */
+static void weights_that_the_config_denies_are_refused_in_every_family(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {
+        {PARITY "qwen3-window", "{\"attention_bias\": false}", "attention_bias is false"},
+        {PARITY "granite-bias", "{\"attention_bias\": \"(absent)\"}", "attention_bias is absent"},
+        {PARITY "granite-bias", "{\"mlp_bias\": false}", "mlp_bias is false"},
+        {PARITY "cohere-bias", "{\"attention_bias\": false}", "attention_bias is false"},
+        {PARITY "cohere2-bias", "{\"attention_bias\": false}", "attention_bias is false"},
+        {PARITY "glm4-plain", "{\"attention_bias\": false}", "attention_bias is false"},
+        {PARITY "stablelm-bias", "{\"use_qkv_bias\": false}", "use_qkv_bias is false"},
+        {PARITY "stablelm-plain", "{\"use_parallel_residual\": true}",
+         "use_parallel_residual is true"},
+        {PARITY "llama-bias",
+         "{\"model_type\": \"mistral\", \"attention_bias\": false, "
+         "\"mlp_bias\": false}",
+         "models of this kind have no such weights"},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++)
+        check_refused(open_changed(rows[i][0], rows[i][1]), TG_E_CORRUPT,
+                      WORDS(rows[i][2], "model.layers.0."));
+    /* a promise that the class does not know */
+    check_refused(open_changed(PARITY "mistral-none", "{\"attention_bias\": true}"),
+                  TG_E_UNSUPPORTED, WORDS("'attention_bias'"));
+    check_refused(open_changed(PARITY "mistral3-small", "{\"text_config.mlp_bias\": true}"),
+                  TG_E_UNSUPPORTED, WORDS("'mlp_bias'"));
+    /* Qwen2's class does not read the key, and has its biases all the same */
+    opened o = open_ok(PARITY "qwen2-plain", "{\"attention_bias\": false}");
+    assert_non_null(strstr(test_log, "qwen2 always has these weights"));
+    close_opened(&o);
+}
+
+/* What an expert model's config says in a dense family's. */
+static void experts_are_refused_in_every_family(void **state)
+{
+    (void)state;
+    static const char *const variants[] = {
+        "llama-plain",  "qwen2-plain",   "qwen3-plain",    "phi3-plain",      "granite-plain",
+        "gemma2-plain", "gemma3-plain",  "olmo2-plain",    "cohere-plain",    "cohere2-plain",
+        "glm4-plain",   "smollm3-plain", "stablelm-plain", "internlm2-plain",
+    };
+    static const char *const keys[] = {"num_experts", "num_local_experts", "n_routed_experts",
+                                       "moe_num_experts"};
+    for (size_t i = 0; i < TG_COUNT(variants); i++)
+        for (size_t k = 0; k < TG_COUNT(keys); k++) {
+            char path[64], change[64];
+            snprintf(path, sizeof path, PARITY "%s", variants[i]);
+            snprintf(change, sizeof change, "{\"%s\": 8}", keys[k]);
+            check_refused(open_changed(path, change), TG_E_UNSUPPORTED, WORDS(keys[k]));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +268,9 @@ int main(void)
         cmocka_unit_test(windows_hold_where_the_flags_say),
         cmocka_unit_test(yarn_reaches_beyond_the_original_length),
         cmocka_unit_test(old_names_of_longrope_are_understood),
+        cmocka_unit_test(what_a_family_always_has_is_needed),
+        cmocka_unit_test(weights_that_the_config_denies_are_refused_in_every_family),
+        cmocka_unit_test(experts_are_refused_in_every_family),
         cmocka_unit_test(a_fused_tensor_of_another_size_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
