@@ -129,7 +129,7 @@ static bool is_stream(const tg_graph_block *b, int32_t value)
         const tg_node *n = NULL;
         for (int32_t i = 0; i < b->n_nodes; i++)
             if (b->nodes[i].out == value) n = &b->nodes[i];
-        if (!n || (n->op != TG_OP_ADD && !tg_op_is_always_in_place(n->op))) return false;
+        if (!n || !tg_op_get(n->op)->is_sum) return false;
         value = n->in[0];
     }
     return true;
@@ -207,16 +207,11 @@ static int32_t replace_norm_rows(const match *m, tg_node *out)
 
 /* ---- a norm into what alone reads it: 0 norm, 1 reader */
 
-static int32_t norm_slot_of(tg_op op)
-{
-    if (op == TG_OP_MATMUL) return TG_SLOT_NORM;
-    return op == TG_OP_QKV ? TG_SLOT_QKV_NORM : TG_SLOT_GLU_NORM;
-}
-
 static bool allows_norm(const match *m)
 {
     const tg_node *norm = node_of(m, 0), *n = node_of(m, 1);
-    if (norm->attrs.head_dim != 0 || n->weights[norm_slot_of(n->op)] != TG_NONE) return false;
+    if (norm->attrs.head_dim != 0 || n->weights[tg_op_get(n->op)->norm_slot] != TG_NONE)
+        return false;
     bool has_head_norm = n->op == TG_OP_QKV && (n->weights[TG_SLOT_QKV_Q_NORM] != TG_NONE ||
                                                 n->weights[TG_SLOT_QKV_K_NORM] != TG_NONE);
     return !has_head_norm || n->attrs.eps == norm->attrs.eps; /* the op has one eps */
@@ -227,7 +222,7 @@ static int32_t replace_norm(const match *m, tg_node *out)
     const tg_node *norm = node_of(m, 0);
     out[0] = *node_of(m, 1);
     out[0].in[0] = norm->in[0];
-    out[0].weights[norm_slot_of(out[0].op)] = norm->weights[0];
+    out[0].weights[tg_op_get(out[0].op)->norm_slot] = norm->weights[0];
     out[0].attrs.eps = norm->attrs.eps;
     return 1;
 }

@@ -11,8 +11,9 @@ static tg_status find_kept(const tg_graph_block *b, tg_kv_group *out, tg_err *e)
     *out = (tg_kv_group){0};
     for (int32_t i = 0; i < b->n_nodes; i++) {
         const tg_node *n = &b->nodes[i];
-        if (!tg_op_has_kv(n->op)) continue;
-        bool is_read = n->op == TG_OP_ATTENTION;
+        tg_op_kv kv = tg_op_get(n->op)->kv;
+        if (kv == TG_OP_KV_NONE) continue;
+        bool is_read = kv == TG_OP_KV_READS;
         if (n_writes + n_reads > 0 &&
             (out->n_kv_heads != n->attrs.n_kv_heads || out->head_dim != n->attrs.head_dim))
             return tg_fail(e, TG_E_UNSUPPORTED,
@@ -50,7 +51,7 @@ static int32_t find_group(tg_program *p, const tg_kv_group *kept)
 static void set_group(tg_graph_block *b, int32_t group)
 {
     for (int32_t i = 0; i < b->n_nodes; i++)
-        if (tg_op_has_kv(b->nodes[i].op)) b->nodes[i].attrs.kv_group = group;
+        if (tg_op_get(b->nodes[i].op)->kv) b->nodes[i].attrs.kv_group = group;
 }
 
 tg_status tg_graph_group(tg_graph *g, tg_program *p, tg_arena *arena, tg_err *e)

@@ -81,8 +81,8 @@ static int32_t root_of(const work *w, int32_t value)
  * needs the place for its result without one. */
 static bool may_be_in_place(const work *w, const tg_instr *x, int32_t to)
 {
-    bool is_sum = x->op == TG_OP_ADD || tg_op_is_always_in_place((tg_op)x->op);
-    return tg_op_can_be_in_place((tg_op)x->op) && (to != w->stream || is_sum);
+    const tg_op_row *row = tg_op_get((tg_op)x->op);
+    return row->in_place != TG_IN_PLACE_NEVER && (to != w->stream || row->is_sum);
 }
 
 /* The last instruction of a block up to `end` that touches the memory of the stream. */
@@ -102,31 +102,31 @@ static int32_t last_stream_use(const work *w, const tg_segment *s, int32_t end)
 static tg_status alias_instr(work *w, const tg_segment *s, int32_t i, tg_err *e)
 {
     const tg_instr *x = &w->plan->instrs[i];
+    const tg_op_row *row = tg_op_get((tg_op)x->op);
     if (x->out == TG_NONE || !is_in_arena(&w->values[x->out])) return TG_OK;
     tg_plan_value *out = &w->values[x->out];
     int32_t to = root_of(w, x->in[0]), wanted = out->alias; /* specialise.c: a layer's result */
     bool is_free = is_in_arena(&w->values[x->in[0]]) && !w->is_result[x->in[0]] &&
                    last_read(w->plan, s, x->in[0]) == i &&
-                   (tg_op_get((tg_op)x->op)->n_inputs < 2 || root_of(w, x->in[1]) != to) &&
-                   may_be_in_place(w, x, to);
+                   (row->n_inputs < 2 || root_of(w, x->in[1]) != to) && may_be_in_place(w, x, to);
     if (wanted == TG_NONE) {
         if (is_free)
             out->alias = to;
-        else if (tg_op_is_always_in_place((tg_op)x->op))
+        else if (row->in_place == TG_IN_PLACE_ALWAYS)
             return tg_fail(e, TG_E_UNSUPPORTED, "instruction %d, %s: its residual is read later", i,
-                           tg_op_get((tg_op)x->op)->name);
+                           row->name);
         return TG_OK;
     }
     bool is_over_stream = is_free && to == wanted;
     out->alias = TG_NONE; /* so that it does not count as a use itself */
     bool is_stream_idle = last_stream_use(w, s, i + 1) < i;
     out->alias = wanted;
-    if (is_over_stream || (is_stream_idle && !tg_op_is_always_in_place((tg_op)x->op))) return TG_OK;
+    if (is_over_stream || (is_stream_idle && row->in_place != TG_IN_PLACE_ALWAYS)) return TG_OK;
     return tg_fail(
         e, TG_E_UNSUPPORTED,
         "a layer's result (%s) cannot take the place of the layer's input, which is still "
         "read; the residual must be the first input of its last add",
-        tg_op_get((tg_op)x->op)->name);
+        row->name);
 }
 
 /* Blocks as segments name them; a body that several segments run is decided once. */

@@ -67,7 +67,8 @@ static tg_status add_input(chooser *c, const tg_instr *x, int32_t layer, tg_err 
 {
     const tg_program *p = c->p;
     const tg_weight_entry *first = tg_program_find_quantized(p, x, layer);
-    if (!first || x->op == TG_OP_EMBED || c->input_of[first - p->weights]) return TG_OK;
+    if (!first || tg_op_get((tg_op)x->op)->is_lookup || c->input_of[first - p->weights])
+        return TG_OK;
     input *in = &c->inputs[c->n_inputs++];
     in->n_groups = (int32_t)tg_div_up(first->cols, TG_GROUP_COLS);
     in->is_wide = TG_ARENA_ARRAY(&c->arena, bool, in->n_groups);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * output_rows.c - what the last layer does after its attention is done for the output rows alone.
  *
- * The tail begins with the rows whose logits are wanted, one of a prompt's hundreds. What comes
- * before it in the last layer, behind the last operation that must see every token, makes each row
+ * The tail begins with the output rows, one of a prompt's hundreds. What comes
+ * before it in the last layer, behind the last operation that needs every token, makes each row
  * from the same row of its inputs: so rows are picked there instead, of every value that is read
  * further on, and no bit changes. Of a prompt that leaves out most of the products of one layer;
  * the pieces of a long prompt that want no row leave out all of them. */
@@ -21,10 +21,10 @@ typedef struct work {
     int32_t n_nodes;
 } work;
 
-/* Positions and pages are known of tokens, not of output rows. */
-static bool must_see_tokens(tg_op op)
+/* Cannot be done for the output rows alone. */
+static bool needs_all_tokens(tg_op op)
 {
-    return tg_op_has_kv(op) || op == TG_OP_ROPE;
+    return !tg_op_get(op)->is_token_local || !tg_op_get(op)->takes_any_rows;
 }
 
 static bool is_read_from(const tg_graph_block *b, int32_t first, int32_t value)
@@ -114,7 +114,7 @@ static tg_graph_block *take_body(tg_graph *g)
     return own;
 }
 
-/* The first node of the last layer behind all that see other tokens; 0 where the tail does not
+/* The first node of the last layer behind all that need every token; 0 where the tail does not
  * begin with the output rows, or nothing can be saved. */
 static int32_t find_cut(const tg_graph *g)
 {
@@ -123,7 +123,7 @@ static int32_t find_cut(const tg_graph *g)
                     tail->nodes[0].in[0] == tail->in && !is_read_from(tail, 1, tail->in);
     if (!is_first || g->n_bodies == TG_MAX_BODIES) return 0;
     int32_t first = b->n_nodes;
-    while (first > 0 && !must_see_tokens(b->nodes[first - 1].op))
+    while (first > 0 && !needs_all_tokens(b->nodes[first - 1].op))
         first--;
     /* In the worst case each value before the cut is picked. */
     return first < b->n_nodes && b->n_nodes + first + 1 <= MAX_NODES ? first : 0;

@@ -75,7 +75,7 @@ static void place_logits(work *w, const tg_program *p, int32_t value)
         if (x->out != value) continue;
         w->values[value].offset = TG_IO_LOGITS;
         w->values[value].width = TG_MIN(p->n_vocab, w->values[value].width);
-        if (x->op != TG_OP_SCALE && x->op != TG_OP_SOFTCAP) return;
+        if (tg_op_get((tg_op)x->op)->logits != TG_LOGITS_CHANGES) return;
         value = x->in[0];
     }
 }

@@ -84,28 +84,27 @@ static bool is_alike(const tg_weight_entry *a, const tg_weight_entry *b)
     return a->layout == b->layout && a->rows == b->rows && a->cols == b->cols;
 }
 
-/* Gate and up side by side, or one after the other where their tiles differ. */
-static tg_status place_pair(work *w, const tg_node *n, int32_t layer, tg_err *e)
+/* The matrices of slots 0 and 1 (gate and up) tile by tile, or one after the other where their
+ * tiles differ. */
+static tg_status place_interleaved(work *w, const tg_node *n, int32_t layer, tg_err *e)
 {
-    tg_weight_entry *gate, *up;
-    TG_TRY(add_entry(w, n->weights[TG_SLOT_GLU_GATE], layer, &gate, e));
-    TG_TRY(add_entry(w, n->weights[TG_SLOT_GLU_UP], layer, &up, e));
-    TG_TRY(place_entry(w, gate, e));
-    TG_TRY(place_entry(w, up, e));
-    if (!is_alike(gate, up)) return TG_OK;
-    gate->tile_stride = up->tile_stride = 2 * tile_step(gate);
-    up->offset = gate->offset + tile_step(gate);
+    tg_weight_entry *first, *second;
+    TG_TRY(add_entry(w, n->weights[0], layer, &first, e));
+    TG_TRY(add_entry(w, n->weights[1], layer, &second, e));
+    TG_TRY(place_entry(w, first, e));
+    TG_TRY(place_entry(w, second, e));
+    if (!is_alike(first, second)) return TG_OK;
+    first->tile_stride = second->tile_stride = 2 * tile_step(first);
+    second->offset = first->offset + tile_step(first);
     return TG_OK;
 }
 
 static tg_status place_node(work *w, const tg_node *n, int32_t layer, tg_err *e)
 {
     const tg_op_row *row = tg_op_get(n->op);
-    if (!w->is_plain && n->op == TG_OP_GLU_MATMUL &&
-        n->weights[TG_SLOT_GLU_GATE] != n->weights[TG_SLOT_GLU_UP] &&
-        !*find_seen(w, n->weights[TG_SLOT_GLU_GATE], layer) &&
-        !*find_seen(w, n->weights[TG_SLOT_GLU_UP], layer))
-        return place_pair(w, n, layer, e);
+    if (!w->is_plain && row->is_interleaved && n->weights[0] != n->weights[1] &&
+        !*find_seen(w, n->weights[0], layer) && !*find_seen(w, n->weights[1], layer))
+        return place_interleaved(w, n, layer, e);
     for (int32_t i = 0; i < row->n_slots; i++) {
         if (n->weights[i] == TG_NONE || row->slots[i].is_plain != w->is_plain ||
             *find_seen(w, n->weights[i], layer))

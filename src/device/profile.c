@@ -49,12 +49,13 @@ static const tg_weight_entry *find_matrix(const tg_step *s, const tg_instr *x, i
 static void add_matrix(cost *c, const tg_step *s, const tg_instr *x, const tg_weight_entry *w)
 {
     int64_t n_tokens = tg_step_n_rows(s, x->out), tile_bytes = tg_weight_tile_bytes(w);
-    if (x->op == TG_OP_EMBED) {
+    if (tg_op_get((tg_op)x->op)->is_lookup) {
         c->n_bytes += n_tokens * tile_bytes / TG_TILE_ROWS;
         return;
     }
     /* Surplus rows of a head that is also the embedding are not computed. */
-    int64_t rows = x->op == TG_OP_MATMUL ? TG_MIN(w->rows, s->plan->values[x->out].width) : w->rows;
+    bool may_be_head = tg_op_get((tg_op)x->op)->logits == TG_LOGITS_MAKES;
+    int64_t rows = may_be_head ? TG_MIN(w->rows, s->plan->values[x->out].width) : w->rows;
     c->n_bytes += tg_div_up(rows, TG_TILE_ROWS) * tile_bytes;
     c->n_products += rows * w->cols * n_tokens;
 }
@@ -99,7 +100,7 @@ void tg_profile_add_work(tg_profile *p, const tg_step *s, const tg_instr *x, int
         const tg_weight_entry *w = find_matrix(s, x, slot, layer);
         if (w) add_matrix(c, s, x, w);
     }
-    if (x->op == TG_OP_ATTENTION) add_attention(c, s, x, layer);
+    if (tg_op_get((tg_op)x->op)->kv == TG_OP_KV_READS) add_attention(c, s, x, layer);
 }
 
 void tg_profile_add(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer)

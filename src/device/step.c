@@ -242,7 +242,7 @@ static void multiply(tg_step *s, const input *in, const product *p, int32_t laye
 
 /* ---- handlers */
 
-static void run_embed(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_embed(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     const tg_step_weight *w = get_weight(s, x->weights[0], layer);
     int64_t begin, end, stride;
@@ -261,7 +261,7 @@ static void run_embed(tg_step *s, const tg_instr *x, int32_t layer, int32_t thre
     }
 }
 
-static void run_rms_norm(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_rms_norm(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     const float *w = get_vector(s, x, 0, layer);
     int64_t begin, end, in_stride, out_stride;
@@ -276,7 +276,7 @@ static void run_rms_norm(tg_step *s, const tg_instr *x, int32_t layer, int32_t t
                                  x->attrs.eps);
 }
 
-static void run_layer_norm(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_layer_norm(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     const float *w = get_vector(s, x, TG_SLOT_W, layer);
     const float *bias = get_vector(s, x, TG_SLOT_BIAS, layer);
@@ -289,26 +289,36 @@ static void run_layer_norm(tg_step *s, const tg_instr *x, int32_t layer, int32_t
                                s->plan->values[x->out].width, x->attrs.eps);
 }
 
-/* Scale and softcap: row by row, over a copy where the result has a place of its own. */
-static void run_each(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+/* Row t of a result, with a copy of the first input's row where the two have places of their
+ * own. */
+static float *take_row(const tg_step *s, const tg_instr *x, int64_t t)
 {
-    (void)layer;
-    int64_t begin, end, in_stride, out_stride;
+    int64_t in_stride, out_stride;
     const float *in = tg_step_value(s, x->in[0], &in_stride);
-    float *out = tg_step_value(s, x->out, &out_stride);
-    int32_t width = s->plan->values[x->out].width;
-    tg_step_share(s, thread, tg_step_n_rows(s, x->out), &begin, &end);
-    for (int64_t t = begin; t < end; t++) {
-        float *y = out + t * out_stride;
-        if (out != in) memcpy(y, in + t * in_stride, (size_t)width * sizeof *y);
-        if (x->op == TG_OP_SCALE)
-            s->kernels->scale(y, width, x->attrs.scale);
-        else
-            s->kernels->softcap(y, width, x->attrs.softcap);
-    }
+    float *out = tg_step_value(s, x->out, &out_stride), *y = out + t * out_stride;
+    if (out != in) memcpy(y, in + t * in_stride, (size_t)s->plan->values[x->out].width * sizeof *y);
+    return y;
 }
 
-static void run_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_scale(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    (void)layer;
+    int64_t begin, end;
+    tg_step_share(s, thread, tg_step_n_rows(s, x->out), &begin, &end);
+    for (int64_t t = begin; t < end; t++)
+        s->kernels->scale(take_row(s, x, t), s->plan->values[x->out].width, x->attrs.scale);
+}
+
+void tg_step_softcap(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+{
+    (void)layer;
+    int64_t begin, end;
+    tg_step_share(s, thread, tg_step_n_rows(s, x->out), &begin, &end);
+    for (int64_t t = begin; t < end; t++)
+        s->kernels->softcap(take_row(s, x, t), s->plan->values[x->out].width, x->attrs.softcap);
+}
+
+void tg_step_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     int32_t role = x->weights[TG_SLOT_W];
     norm n = {get_vector(s, x, TG_SLOT_NORM, layer), x->attrs.eps};
@@ -322,7 +332,7 @@ static void run_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thr
     multiply(s, &in, &p, layer, thread, begin, end);
 }
 
-static void run_matmul_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_matmul_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     int32_t role = x->weights[TG_SLOT_W];
     input in = prepare(s, x->in[1], (norm){0}, get_kind(s, &role, 1, layer), thread);
@@ -407,7 +417,7 @@ static void run_glu_tiles(tg_step *s, const tg_instr *x, const input *in, produc
     }
 }
 
-static void run_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_glu_matmul(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     int32_t gate = x->weights[TG_SLOT_GLU_GATE], up = x->weights[TG_SLOT_GLU_UP];
     norm n = {get_vector(s, x, TG_SLOT_GLU_NORM, layer), x->attrs.eps};
@@ -494,7 +504,7 @@ static tg_a8_kind get_qkv_kind(const tg_step *s, const int32_t *roles, int32_t l
     return kind;
 }
 
-static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     const tg_attrs *a = &x->attrs;
     const int32_t *w = x->weights;
@@ -533,7 +543,7 @@ static void run_qkv(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     }
 }
 
-static void run_rope(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_rope(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     (void)layer;
     int64_t begin, end, in_stride, out_stride;
@@ -550,7 +560,7 @@ static void run_rope(tg_step *s, const tg_instr *x, int32_t layer, int32_t threa
     }
 }
 
-static void run_kv_write(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_kv_write(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     int64_t begin, end, k_stride, v_stride;
     const float *k = tg_step_value(s, x->in[0], &k_stride);
@@ -564,7 +574,7 @@ static void run_kv_write(tg_step *s, const tg_instr *x, int32_t layer, int32_t t
         }
 }
 
-static void run_glu(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_glu(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     (void)layer;
     int64_t begin, end, gate_stride, up_stride, out_stride;
@@ -577,7 +587,7 @@ static void run_glu(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
                                       up + t * up_stride, s->plan->values[x->out].width);
 }
 
-static void run_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     (void)layer;
     int64_t begin, end, x_stride, y_stride, out_stride;
@@ -593,7 +603,7 @@ static void run_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     }
 }
 
-static void run_norm_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_norm_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     const float *w = get_vector(s, x, 0, layer);
     int64_t begin, end, y_stride, out_stride, stride;
@@ -609,7 +619,7 @@ static void run_norm_add(tg_step *s, const tg_instr *x, int32_t layer, int32_t t
     }
 }
 
-static void run_rows(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_rows(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     (void)layer;
     int64_t begin, end, in_stride, out_stride;
@@ -621,7 +631,7 @@ static void run_rows(tg_step *s, const tg_instr *x, int32_t layer, int32_t threa
                (size_t)s->plan->values[x->out].width * sizeof *out);
 }
 
-static void run_sample(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
+void tg_step_sample(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)
 {
     (void)layer;
     if (!s->counts.is_sampling) return;
@@ -637,23 +647,9 @@ static void run_sample(tg_step *s, const tg_instr *x, int32_t layer, int32_t thr
 }
 
 static tg_step_fn *const handlers[TG_OP_COUNT] = {
-    [TG_OP_EMBED] = run_embed,
-    [TG_OP_RMS_NORM] = run_rms_norm,
-    [TG_OP_MATMUL] = run_matmul,
-    [TG_OP_ROPE] = run_rope,
-    [TG_OP_KV_WRITE] = run_kv_write,
-    [TG_OP_ATTENTION] = tg_step_attention,
-    [TG_OP_GLU] = run_glu,
-    [TG_OP_ADD] = run_add,
-    [TG_OP_ROWS] = run_rows,
-    [TG_OP_SAMPLE] = run_sample,
-    [TG_OP_QKV] = run_qkv,
-    [TG_OP_GLU_MATMUL] = run_glu_matmul,
-    [TG_OP_MATMUL_ADD] = run_matmul_add,
-    [TG_OP_NORM_ADD] = run_norm_add,
-    [TG_OP_LAYER_NORM] = run_layer_norm,
-    [TG_OP_SCALE] = run_each,
-    [TG_OP_SOFTCAP] = run_each,
+#define TG_OP(NAME, name, ...) [TG_OP_##NAME] = tg_step_##name,
+#include "ir/ops.def"
+#undef TG_OP
 };
 
 void tg_step_handle(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread)

@@ -91,7 +91,10 @@ void tg_step_run(tg_step *s, int32_t thread);
 
 typedef void tg_step_fn(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread);
 
-tg_step_fn tg_step_attention;
+/* One for each row of ops.def, which names it. */
+#define TG_OP(NAME, name, ...) tg_step_fn tg_step_##name;
+#include "ir/ops.def"
+#undef TG_OP
 
 /* One instruction; the caller's threads meet afterwards. */
 void tg_step_handle(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread);

@@ -57,7 +57,7 @@ static bool writes(const tg_plan *plan, const tg_instr *x, int32_t root)
 static bool is_cut(const tg_plan *plan, const tg_token_blocks *m, int32_t i)
 {
     if (!m->is_block[i] || !m->is_block[i - 1] ||
-        tg_op_sees_other_tokens((tg_op)plan->instrs[i].op))
+        !tg_op_get((tg_op)plan->instrs[i].op)->is_token_local)
         return true;
     for (int32_t k = 0; k < plan->n_segments; k++) {
         const tg_segment *g = &plan->segments[k];
@@ -135,7 +135,7 @@ static bool has_conflict(const tg_plan *plan, const tg_token_blocks *m)
         for (int32_t at = 0; at < TG_MAX(g->n_layers, 1) * g->n_instrs; at++) {
             int32_t i = g->first_instr + at % g->n_instrs;
             const tg_instr *x = &plan->instrs[i];
-            if (!m->is_block[i] || tg_op_sees_other_tokens((tg_op)x->op))
+            if (!m->is_block[i] || !tg_op_get((tg_op)x->op)->is_token_local)
                 is_conflict |= end_stretch(&t, plan);
             if (!m->is_block[i]) continue;
             touch(&t, plan, m, x->out);
@@ -273,7 +273,7 @@ static void run_instr(tg_step *s, stretch *z, int32_t i, int32_t layer, int32_t 
 {
     const tg_instr *x = &s->plan->instrs[i];
     bool is_block = s->token_blocks->is_block[i];
-    if (!is_block || tg_op_sees_other_tokens((tg_op)x->op)) run_stretch(s, z, thread);
+    if (!is_block || !tg_op_get((tg_op)x->op)->is_token_local) run_stretch(s, z, thread);
     if (is_block) {
         z->instrs[z->n] = x;
         z->layers[z->n++] = layer;

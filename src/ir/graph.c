@@ -67,7 +67,7 @@ tg_node tg_node_of(tg_op op, int32_t in0, int32_t in1)
     tg_node n = {.op = op, .out = TG_NONE, .in = {in0, in1}};
     for (int32_t i = 0; i < TG_MAX_WEIGHTS; i++)
         n.weights[i] = TG_NONE;
-    if (tg_op_has_kv(op)) n.attrs.kv_group = TG_NONE;
+    if (tg_op_get(op)->kv) n.attrs.kv_group = TG_NONE;
     return n;
 }
 

@@ -116,13 +116,7 @@ static tg_status check_rope(const tg_infer *x, int slot, tg_err *e)
     return check_cols(x, slot, n, e);
 }
 
-/* Values that stand at the tokens of a step: positions and pages are known only there. */
-static tg_status check_tokens(const tg_infer *x, tg_err *e)
-{
-    return x->in[0].dim == TG_DIM_T ? TG_OK : fail(x, e, "the input must be one row per token");
-}
-
-static tg_status check_pair(const tg_infer *x, tg_err *e)
+static tg_status check_alike(const tg_infer *x, tg_err *e)
 {
     if (x->in[0].dim != x->in[1].dim)
         return fail(x, e, "one input counts tokens, the other output rows");
@@ -136,12 +130,12 @@ static tg_status check_act(const tg_infer *x, tg_err *e)
     return act >= 0 && act < TG_N_ACTS ? TG_OK : fail(x, e, "activation %d is unknown", act);
 }
 
-static tg_status infer_scale(const tg_infer *x, tg_err *e)
+static tg_status check_scale(const tg_infer *x, tg_err *e)
 {
     return isfinite(x->attrs->scale) ? TG_OK : fail(x, e, "the scale is not a finite number");
 }
 
-static tg_status infer_softcap(const tg_infer *x, tg_err *e)
+static tg_status check_softcap(const tg_infer *x, tg_err *e)
 {
     float softcap = x->attrs->softcap;
     return isfinite(softcap) && softcap > 0
@@ -150,17 +144,37 @@ static tg_status infer_softcap(const tg_infer *x, tg_err *e)
                       (double)softcap);
 }
 
+/* ---- the rules, each what ops.def's row of that name says. *out is a copy of the first input. */
+
+static tg_status infer_scale(const tg_infer *x, tg_value_info *out, tg_err *e)
+{
+    (void)out;
+    return check_scale(x, e);
+}
+
+static tg_status infer_softcap(const tg_infer *x, tg_value_info *out, tg_err *e)
+{
+    (void)out;
+    return check_softcap(x, e);
+}
+
+static tg_status infer_add(const tg_infer *x, tg_value_info *out, tg_err *e)
+{
+    (void)out;
+    return check_alike(x, e);
+}
+
 static tg_status infer_embed(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
-    TG_TRY(check_tokens(x, e));
     if (x->in[0].width != 1) return fail(x, e, "tokens are %d wide instead of 1", x->in[0].width);
-    TG_TRY(infer_scale(x, e));
+    TG_TRY(check_scale(x, e));
     out->width = (int32_t)x->weights[0].cols;
     return TG_OK;
 }
 
-static tg_status infer_rms_norm(const tg_infer *x, tg_err *e)
+static tg_status infer_rms_norm(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
+    (void)out;
     int32_t n = x->attrs->head_dim, width = x->in[0].width;
     if (n < 0 || (n > 0 && width % n != 0))
         return fail(x, e, "heads of %d do not divide a width of %d", n, width);
@@ -168,32 +182,35 @@ static tg_status infer_rms_norm(const tg_infer *x, tg_err *e)
     return check_vector(x, 0, n ? n : width, e);
 }
 
-static tg_status infer_layer_norm(const tg_infer *x, tg_err *e)
+static tg_status infer_layer_norm(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
+    (void)out;
     TG_TRY(check_eps(x, true, e));
     TG_TRY(check_vector(x, TG_SLOT_W, x->in[0].width, e));
     return check_vector(x, TG_SLOT_BIAS, x->in[0].width, e);
 }
 
-/* matmul and matmul_add; the residual of the latter is input 0. */
 static tg_status infer_matmul(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
-    int input = x->op == TG_OP_MATMUL_ADD ? 1 : 0;
-    TG_TRY(check_cols(x, TG_SLOT_W, x->in[input].width, e));
+    TG_TRY(check_cols(x, TG_SLOT_W, x->in[0].width, e));
     TG_TRY(check_vector(x, TG_SLOT_BIAS, x->weights[TG_SLOT_W].rows, e));
-    if (x->op == TG_OP_MATMUL_ADD) {
-        if (x->in[0].dim != x->in[1].dim) return check_pair(x, e);
-        return check_rows(x, TG_SLOT_W, x->in[0].width, e);
-    }
     TG_TRY(check_eps(x, has(x, TG_SLOT_NORM), e));
     TG_TRY(check_vector(x, TG_SLOT_NORM, x->in[0].width, e));
     out->width = (int32_t)x->weights[TG_SLOT_W].rows;
     return TG_OK;
 }
 
-static tg_status infer_rope(const tg_infer *x, tg_err *e)
+static tg_status infer_matmul_add(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
-    TG_TRY(check_tokens(x, e));
+    TG_TRY(check_cols(x, TG_SLOT_W, x->in[1].width, e));
+    TG_TRY(check_vector(x, TG_SLOT_BIAS, x->weights[TG_SLOT_W].rows, e));
+    if (x->in[0].dim != x->in[1].dim) return check_alike(x, e);
+    return check_rows(x, TG_SLOT_W, out->width, e);
+}
+
+static tg_status infer_rope(const tg_infer *x, tg_value_info *out, tg_err *e)
+{
+    (void)out;
     TG_TRY(check_head_dim(x, e));
     if (x->in[0].width % x->attrs->head_dim != 0)
         return fail(x, e, "heads of %d do not divide a width of %d", x->attrs->head_dim,
@@ -201,20 +218,19 @@ static tg_status infer_rope(const tg_infer *x, tg_err *e)
     return check_rope(x, 0, e);
 }
 
-static tg_status infer_attention(const tg_infer *x, tg_err *e)
+static tg_status infer_attention(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
-    TG_TRY(check_tokens(x, e));
+    (void)out;
     TG_TRY(check_heads(x, x->attrs->n_heads, x->in[0].width, "q", e));
     if (x->attrs->window < 0) return fail(x, e, "the window is %d; 0 means none", x->attrs->window);
-    TG_TRY(infer_scale(x, e));
-    if (x->attrs->softcap != 0) TG_TRY(infer_softcap(x, e));
+    TG_TRY(check_scale(x, e));
+    if (x->attrs->softcap != 0) TG_TRY(check_softcap(x, e));
     return check_grouping(x, e);
 }
 
 static tg_status infer_kv_write(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
-    TG_TRY(check_tokens(x, e));
-    TG_TRY(check_pair(x, e));
+    TG_TRY(check_alike(x, e));
     out->width = 0;
     return check_heads(x, x->attrs->n_kv_heads, x->in[0].width, "k", e);
 }
@@ -222,7 +238,6 @@ static tg_status infer_kv_write(const tg_infer *x, tg_value_info *out, tg_err *e
 static tg_status infer_qkv(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
     const tg_weight_shape *w = x->weights;
-    TG_TRY(check_tokens(x, e));
     for (int i = 0; i < 3; i++) {
         TG_TRY(check_cols(x, TG_SLOT_QKV_Q + i, x->in[0].width, e));
         TG_TRY(check_vector(x, TG_SLOT_QKV_Q_BIAS + i, w[TG_SLOT_QKV_Q + i].rows, e));
@@ -257,8 +272,9 @@ static tg_status infer_glu_matmul(const tg_infer *x, tg_value_info *out, tg_err 
 
 static tg_status infer_rows(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
+    (void)x, (void)e;
     out->dim = TG_DIM_R;
-    return check_tokens(x, e);
+    return TG_OK;
 }
 
 static tg_status infer_sample(const tg_infer *x, tg_value_info *out, tg_err *e)
@@ -268,16 +284,18 @@ static tg_status infer_sample(const tg_infer *x, tg_value_info *out, tg_err *e)
     return TG_OK;
 }
 
-static tg_status infer_norm_add(const tg_infer *x, tg_err *e)
+static tg_status infer_norm_add(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
-    TG_TRY(check_pair(x, e));
+    (void)out;
+    TG_TRY(check_alike(x, e));
     TG_TRY(check_eps(x, true, e));
     return check_vector(x, 0, x->in[1].width, e);
 }
 
-static tg_status infer_glu(const tg_infer *x, tg_err *e)
+static tg_status infer_glu(const tg_infer *x, tg_value_info *out, tg_err *e)
 {
-    TG_TRY(check_pair(x, e));
+    (void)out;
+    TG_TRY(check_alike(x, e));
     return check_act(x, e);
 }
 
@@ -287,7 +305,7 @@ static tg_status check_common(const tg_infer *x, tg_err *e)
 {
     const tg_op_row *row = tg_op_get(x->op);
     for (int32_t i = 0; i < row->n_inputs; i++) {
-        tg_value_type want = x->op == TG_OP_EMBED ? TG_TYPE_I32 : TG_TYPE_F32;
+        tg_value_type want = row->takes_ids ? TG_TYPE_I32 : TG_TYPE_F32;
         if (x->in[i].type != want)
             return fail(x, e, "input %d must be %s", i, want == TG_TYPE_I32 ? "int32" : "float32");
         if (x->in[i].width <= 0) return fail(x, e, "input %d is %d wide", i, x->in[i].width);
@@ -303,33 +321,22 @@ static tg_status check_common(const tg_infer *x, tg_err *e)
         if (w->rows <= 0 || w->cols <= 0 || w->rows > INT32_MAX || w->cols > INT32_MAX)
             return fail(x, e, "weight '%s' is [%" PRId64 ", %" PRId64 "]", name, w->rows, w->cols);
     }
+    /* Positions and pages are known of tokens alone. */
+    if (!row->takes_any_rows && x->in[0].dim != TG_DIM_T)
+        return fail(x, e, "the input must be one row per token");
     return TG_OK;
 }
+
+static tg_status (*const rules[TG_OP_COUNT])(const tg_infer *x, tg_value_info *out, tg_err *e) = {
+#define TG_OP(NAME, name, ...) [TG_OP_##NAME] = infer_##name,
+#include "ir/ops.def"
+#undef TG_OP
+};
 
 tg_status tg_infer_value(tg_value_info *out, const tg_infer *x, tg_err *e)
 {
     TG_TRY(check_common(x, e));
     *out = x->in[0];
     out->type = TG_TYPE_F32;
-    switch (x->op) {
-    case TG_OP_EMBED: return infer_embed(x, out, e);
-    case TG_OP_RMS_NORM: return infer_rms_norm(x, e);
-    case TG_OP_MATMUL:
-    case TG_OP_MATMUL_ADD: return infer_matmul(x, out, e);
-    case TG_OP_ROPE: return infer_rope(x, e);
-    case TG_OP_KV_WRITE: return infer_kv_write(x, out, e);
-    case TG_OP_ATTENTION: return infer_attention(x, e);
-    case TG_OP_GLU: return infer_glu(x, e);
-    case TG_OP_ADD: return check_pair(x, e);
-    case TG_OP_ROWS: return infer_rows(x, out, e);
-    case TG_OP_SAMPLE: return infer_sample(x, out, e);
-    case TG_OP_QKV: return infer_qkv(x, out, e);
-    case TG_OP_GLU_MATMUL: return infer_glu_matmul(x, out, e);
-    case TG_OP_NORM_ADD: return infer_norm_add(x, e);
-    case TG_OP_LAYER_NORM: return infer_layer_norm(x, e);
-    case TG_OP_SCALE: return infer_scale(x, e);
-    case TG_OP_SOFTCAP: return infer_softcap(x, e);
-    case TG_OP_COUNT: break;
-    }
-    return fail(x, e, "the operation has no shape rule");
+    return rules[x->op](x, out, e);
 }

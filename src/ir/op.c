@@ -9,37 +9,39 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ops.def's slot words, as initialisers of n_slots and slots. */
-#define MATRIX(name)                                                                               \
-    {                                                                                              \
-        name, false, false                                                                         \
-    }
-#define PLAIN(name)                                                                                \
-    {                                                                                              \
-        name, false, true                                                                          \
-    }
-#define MAYBE(name)                                                                                \
-    {                                                                                              \
-        name, true, true                                                                           \
-    }
-#define SLOTS(...)                                                                                 \
-    (int32_t) TG_COUNT(((const tg_slot[]){__VA_ARGS__})),                                          \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-#define NO_SLOTS                                                                                   \
-    0,                                                                                             \
-    {                                                                                              \
-        {                                                                                          \
-            NULL, false, false                                                                     \
-        }                                                                                          \
-    }
-/* One more step, so that the slot words are expanded before the row is taken apart. */
-#define ROW(name, n_inputs, meaning, ...) {name, n_inputs, __VA_ARGS__, meaning},
+/* clang-format off */
+/* ops.def's words for slots ... */
+#define MATRIX(x) {.name = x}
+#define PLAIN(x) {.name = x, .is_plain = true}
+#define TABLE(x) {.name = x, .is_plain = true, .is_table = true}
+#define MAYBE(x) {.name = x, .is_plain = true, .is_optional = true}
+#define MAYBE_TABLE(x) {.name = x, .is_plain = true, .is_table = true, .is_optional = true}
+#define SLOTS(...) \
+    .n_slots = (int32_t)TG_COUNT(((const tg_weight_slot[]){__VA_ARGS__})), .slots = {__VA_ARGS__}
+#define NO_SLOTS .n_slots = 0
+/* ... and for properties. */
+#define PROPERTIES(...) __VA_ARGS__
+#define TOKEN_LOCAL .is_token_local = true
+#define ANY_ROWS .takes_any_rows = true
+#define TAKES_IDS .takes_ids = true
+#define NO_RESULT .has_no_result = true
+#define SUM .is_sum = true
+#define LOOKUP .is_lookup = true
+#define HAS_ACT .has_act = true
+#define INTERLEAVES .is_interleaved = true
+#define IN_PLACE .in_place = TG_IN_PLACE_ALLOWED
+#define ALWAYS_IN_PLACE .in_place = TG_IN_PLACE_ALWAYS
+#define READS_KV .kv = TG_OP_KV_READS
+#define WRITES_KV .kv = TG_OP_KV_WRITES
+#define MAKES_LOGITS .logits = TG_LOGITS_MAKES
+#define CHANGES_LOGITS .logits = TG_LOGITS_CHANGES
+#define TAKES_LOGITS .logits = TG_LOGITS_TAKES
+#define NORM_IN(slot) .norm_slot = slot
+/* clang-format on */
 
 static const tg_op_row ops[TG_OP_COUNT] = {
-#define TG_OP(NAME, name, n_inputs, slots, meaning)                                                \
-    [TG_OP_##NAME] = ROW(name, n_inputs, meaning, slots)
+#define TG_OP(NAME, op_name, inputs, slots_, properties, text)                                     \
+    [TG_OP_##NAME] = {.name = #op_name, .n_inputs = inputs, .meaning = text, slots_, properties},
 #include "ir/ops.def"
 #undef TG_OP
 };
@@ -57,28 +59,6 @@ const tg_op_row *tg_op_get(tg_op op)
 {
     TG_ASSERT((int)op >= 0 && op < TG_OP_COUNT);
     return &ops[op];
-}
-
-bool tg_op_has_kv(tg_op op)
-{
-    return op == TG_OP_KV_WRITE || op == TG_OP_ATTENTION || op == TG_OP_QKV;
-}
-
-bool tg_op_is_always_in_place(tg_op op)
-{
-    return op == TG_OP_MATMUL_ADD || op == TG_OP_NORM_ADD;
-}
-
-bool tg_op_sees_other_tokens(tg_op op)
-{
-    return op == TG_OP_ATTENTION || op == TG_OP_ROWS;
-}
-
-bool tg_op_can_be_in_place(tg_op op)
-{
-    return tg_op_is_always_in_place(op) || op == TG_OP_ADD || op == TG_OP_ROPE || op == TG_OP_GLU ||
-           op == TG_OP_RMS_NORM || op == TG_OP_LAYER_NORM || op == TG_OP_SCALE ||
-           op == TG_OP_SOFTCAP;
 }
 
 const char *tg_weight_role_name(tg_weight_role role)
@@ -149,7 +129,7 @@ void tg_attrs_print(const tg_attrs *a, tg_op op, tg_buf *out)
     print_int("head_dim", a->head_dim, out);
     print_int("rotary_dim", a->rotary_dim, out);
     print_int("window", a->window, out);
-    if (op == TG_OP_GLU || op == TG_OP_GLU_MATMUL)
-        tg_buf_printf(out, " act=%s", tg_act_name(a->act));
-    if (tg_op_has_kv(op) && a->kv_group != TG_NONE) tg_buf_printf(out, " kv_group=%d", a->kv_group);
+    if (tg_op_get(op)->has_act) tg_buf_printf(out, " act=%s", tg_act_name(a->act));
+    if (tg_op_get(op)->kv && a->kv_group != TG_NONE)
+        tg_buf_printf(out, " kv_group=%d", a->kv_group);
 }

@@ -9,7 +9,7 @@
 #include "base/str.h"
 
 typedef enum tg_op {
-#define TG_OP(NAME, name, n_inputs, slots, meaning) TG_OP_##NAME,
+#define TG_OP(NAME, ...) TG_OP_##NAME,
 #include "ir/ops.def"
 #undef TG_OP
     TG_OP_COUNT
@@ -24,29 +24,58 @@ typedef enum tg_weight_role {
 
 enum { TG_MAX_INPUTS = 2, TG_MAX_WEIGHTS = 10, TG_NONE = -1 };
 
-typedef struct tg_slot {
+typedef struct tg_weight_slot {
     const char *name; /* "q", "norm", ... */
     bool is_optional;
     bool is_plain; /* a float32 vector or table; otherwise a matrix in tiles */
-} tg_slot;
+    bool is_table; /* a plain one with a row for each position */
+} tg_weight_slot;
 
+/* Whether a result is written over the first input. */
+typedef enum tg_op_in_place {
+    TG_IN_PLACE_NEVER,
+    TG_IN_PLACE_ALLOWED,
+    TG_IN_PLACE_ALWAYS
+} tg_op_in_place;
+
+/* What an op does with KV pages; attr.kv_group says whose. */
+typedef enum tg_op_kv { TG_OP_KV_NONE, TG_OP_KV_READS, TG_OP_KV_WRITES } tg_op_kv;
+
+/* What an op has to do with the logits of a step, which lie in its output. */
+typedef enum tg_op_logits {
+    TG_LOGITS_NONE,
+    TG_LOGITS_MAKES,   /* its result may be the logits: surplus rows are not computed */
+    TG_LOGITS_CHANGES, /* may change them where they lie */
+    TG_LOGITS_TAKES    /* reads them, gives ids and ends the plan */
+} tg_op_logits;
+
+/* A row of ops.def. The word that sets a property stands behind it; a property that no word sets is
+ * 0, and 0 is what is always right, if slower. */
 typedef struct tg_op_row {
     const char *name;
     int32_t n_inputs;
     int32_t n_slots; /* optional ones included */
-    tg_slot slots[TG_MAX_WEIGHTS];
+    tg_weight_slot slots[TG_MAX_WEIGHTS];
     const char *meaning;
+    /* TOKEN_LOCAL: the result's row of a token is made from the same row of the inputs. Without it
+     * the op sees other tokens: all of them must have come so far. */
+    bool is_token_local;
+    /* ANY_ROWS: uses no position and no page, so it runs on output rows as on tokens. Without it
+     * the first input must be one row per token. */
+    bool takes_any_rows;
+    bool takes_ids;          /* TAKES_IDS: its input is the step's tokens, not floats */
+    bool has_no_result;      /* NO_RESULT */
+    bool is_sum;             /* SUM: adds to its first input, which may be the residual stream */
+    bool is_lookup;          /* LOOKUP: takes one row of its matrix per token, multiplies none */
+    bool has_act;            /* HAS_ACT: reads attr.act */
+    bool is_interleaved;     /* INTERLEAVES: slots 0 and 1 lie tile by tile where tiles are alike */
+    tg_op_in_place in_place; /* IN_PLACE, ALWAYS_IN_PLACE */
+    tg_op_kv kv;             /* READS_KV, WRITES_KV */
+    tg_op_logits logits;     /* MAKES_LOGITS, CHANGES_LOGITS, TAKES_LOGITS */
+    int32_t norm_slot;       /* NORM_IN: where fusion puts a norm of the input; 0: nowhere */
 } tg_op_row;
 
 const tg_op_row *tg_op_get(tg_op op);
-/* Reads or writes KV pages: attr.kv_group says whose. */
-bool tg_op_has_kv(tg_op op);
-/* May write its result over its first input; MATMUL_ADD and NORM_ADD always do. */
-bool tg_op_can_be_in_place(tg_op op);
-bool tg_op_is_always_in_place(tg_op op);
-/* Its row for a token depends on what was made for other tokens of the step: all of them must have
- * come so far. Every other op makes a row from the same row of its inputs. */
-bool tg_op_sees_other_tokens(tg_op op);
 
 const char *tg_weight_role_name(tg_weight_role role);
 bool tg_weight_role_is_per_layer(tg_weight_role role);

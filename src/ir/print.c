@@ -45,7 +45,7 @@ static void print_outliers(const tg_program *p, tg_buf *out)
             const tg_instr *n = &x->instrs[seg->first_instr + i % seg->n_instrs];
             int32_t layer = seg->n_layers ? x->layer_refs[seg->first_layer + i / seg->n_instrs] : 0;
             const tg_weight_entry *first = tg_program_find_quantized(p, n, layer);
-            if (!first || n->op == TG_OP_EMBED) continue;
+            if (!first || tg_op_get((tg_op)n->op)->is_lookup) continue;
             n_outliers += first->n_outliers;
             n_groups += tg_div_up(first->cols, TG_GROUP_COLS);
             for (int32_t k = 0; k < TG_MAX_WEIGHTS; k++) {

@@ -157,11 +157,12 @@ static tg_status check_groups(const tg_program *p, tg_err *e)
 
 static tg_status check_kv(const tg_program *p, const tg_instr *x, int32_t layer, tg_err *e)
 {
-    if (!tg_op_has_kv((tg_op)x->op)) return TG_OK;
+    tg_op_kv kv = tg_op_get((tg_op)x->op)->kv;
+    if (kv == TG_OP_KV_NONE) return TG_OK;
     if (!is_in(x->attrs.kv_group, 0, p->n_kv_groups - 1))
         return fail_number(e, "kv_group", x->attrs.kv_group, 0, p->n_kv_groups - 1);
     const tg_kv_group *g = &p->kv_groups[x->attrs.kv_group];
-    bool is_window_equal = x->op != TG_OP_ATTENTION || x->attrs.window == g->window;
+    bool is_window_equal = kv != TG_OP_KV_READS || x->attrs.window == g->window;
     if (p->layers[layer].kv_group == x->attrs.kv_group && x->attrs.n_kv_heads == g->n_kv_heads &&
         x->attrs.head_dim == g->head_dim && is_window_equal)
         return TG_OK;
@@ -224,12 +225,6 @@ static bool overlap(const tg_plan *x, const tg_plan_value *a, const tg_plan_valu
            b->offset < a->offset + tg_plan_value_bytes(x, a);
 }
 
-/* May change logits where they lie. */
-static bool is_over_logits(int32_t op)
-{
-    return op == TG_OP_SCALE || op == TG_OP_SOFTCAP;
-}
-
 /* Where inputs and result lie: the step's own buffers are for the ops that know them, and a result
  * is written over its first input entirely or not at all. */
 static tg_status check_places(const tg_plan *x, const tg_instr *n, tg_err *e)
@@ -238,18 +233,19 @@ static tg_status check_places(const tg_plan *x, const tg_instr *n, tg_err *e)
     const tg_plan_value *out = n->out == TG_NONE ? NULL : &x->values[n->out];
     for (int32_t i = 0; i < row->n_inputs; i++) {
         int64_t at = x->values[n->in[i]].offset;
-        bool is_right = n->op == TG_OP_EMBED    ? at == TG_IO_TOKENS
-                        : n->op == TG_OP_SAMPLE ? at == TG_IO_LOGITS
-                        : is_over_logits(n->op) ? at >= 0 || at == TG_IO_LOGITS
-                                                : at >= 0;
+        bool is_right = row->takes_ids                     ? at == TG_IO_TOKENS
+                        : row->logits == TG_LOGITS_TAKES   ? at == TG_IO_LOGITS
+                        : row->logits == TG_LOGITS_CHANGES ? at >= 0 || at == TG_IO_LOGITS
+                                                           : at >= 0;
         if (!is_right) return tg_fail(e, TG_E_CORRUPT, "input %d is in the wrong buffer", i);
     }
     if (!out) return TG_OK;
-    if ((n->op == TG_OP_SAMPLE) != (out->offset == TG_IO_IDS) || out->offset == TG_IO_TOKENS ||
-        (out->offset == TG_IO_LOGITS && n->op != TG_OP_MATMUL && !is_over_logits(n->op)))
+    bool may_hold_logits = row->logits == TG_LOGITS_MAKES || row->logits == TG_LOGITS_CHANGES;
+    if ((row->logits == TG_LOGITS_TAKES) != (out->offset == TG_IO_IDS) ||
+        out->offset == TG_IO_TOKENS || (out->offset == TG_IO_LOGITS && !may_hold_logits))
         return tg_fail(e, TG_E_CORRUPT, "its result is in the wrong buffer");
     bool is_in_place = x->values[n->in[0]].offset == out->offset;
-    if (is_in_place ? !tg_op_can_be_in_place((tg_op)n->op) : tg_op_is_always_in_place((tg_op)n->op))
+    if (row->in_place == (is_in_place ? TG_IN_PLACE_NEVER : TG_IN_PLACE_ALWAYS))
         return tg_fail(e, TG_E_CORRUPT, "its result must %sbe written over its first input",
                        is_in_place ? "not " : "");
     for (int32_t i = is_in_place ? 1 : 0; i < row->n_inputs; i++)
@@ -272,8 +268,7 @@ static tg_status check_instr(const tg_plan *x, const tg_instr *n, bool *is_defin
         if (is_there && (i >= row->n_slots || !is_in(n->weights[i], 0, TG_W_COUNT - 1)))
             return tg_fail(e, TG_E_CORRUPT, "weight slot %d holds role %d", i, n->weights[i]);
     }
-    if ((n->out == TG_NONE) != (n->op == TG_OP_KV_WRITE) ||
-        !is_in(n->out, TG_NONE, x->n_values - 1))
+    if ((n->out == TG_NONE) != row->has_no_result || !is_in(n->out, TG_NONE, x->n_values - 1))
         return tg_fail(e, TG_E_CORRUPT, "its result is value %d", n->out);
     TG_TRY(check_places(x, n, e));
     if (n->out != TG_NONE) is_defined[n->out] = true;
@@ -295,8 +290,8 @@ static tg_status check_lists(const tg_program *p, const tg_instr *n, int32_t lay
                     (size_t)w->n_outliers * sizeof *p->outliers) == 0))
             continue;
         return tg_fail(e, TG_E_CORRUPT,
-                       "%s: weights '%s' and '%s' of layer %d read one input and list other wide "
-                       "groups",
+                       "%s: weights '%s' and '%s' of layer %d read one input and list different "
+                       "outlier groups",
                        row->name, tg_weight_role_name((tg_weight_role)first->role),
                        tg_weight_role_name((tg_weight_role)w->role), layer);
     }
@@ -328,13 +323,13 @@ static tg_status check_call(const tg_program *p, const tg_plan *x, const tg_inst
     TG_TRY(tg_infer_value(&want, &in, e));
     TG_TRY(check_kv(p, n, layer, e));
     TG_TRY(check_lists(p, n, layer, e));
-    int rope = n->op == TG_OP_QKV ? TG_SLOT_QKV_ROPE : 0;
     int64_t n_rope_rows = (int64_t)p->original_length + p->max_length;
-    if ((n->op == TG_OP_ROPE || n->op == TG_OP_QKV) && n->weights[rope] != TG_NONE &&
-        in.weights[rope].rows < n_rope_rows)
-        return tg_fail(e, TG_E_CORRUPT, "%s: the rope table has %" PRId64 " of %" PRId64 " rows",
-                       row->name, in.weights[rope].rows, n_rope_rows);
-    if (n->op == TG_OP_EMBED && in.weights[0].rows != p->n_embed_rows)
+    for (int32_t i = 0; i < row->n_slots; i++)
+        if (row->slots[i].is_table && n->weights[i] != TG_NONE && in.weights[i].rows < n_rope_rows)
+            return tg_fail(e, TG_E_CORRUPT,
+                           "%s: the rope table has %" PRId64 " of %" PRId64 " rows", row->name,
+                           in.weights[i].rows, n_rope_rows);
+    if (row->is_lookup && in.weights[0].rows != p->n_embed_rows)
         return tg_fail(e, TG_E_CORRUPT, "%s: the table has %" PRId64 " rows instead of %d",
                        row->name, in.weights[0].rows, p->n_embed_rows);
     if (n->out == TG_NONE) return TG_OK;
@@ -351,7 +346,8 @@ static tg_status check_call(const tg_program *p, const tg_plan *x, const tg_inst
  * Runs through the segments as a device does. `is_defined` is cleared by the caller. */
 static tg_status check_segments(const tg_program *p, const tg_plan *x, bool *is_defined, tg_err *e)
 {
-    int32_t next_layer = 0, last_op = TG_NONE;
+    int32_t next_layer = 0;
+    tg_op_logits last = TG_LOGITS_NONE;
     for (int32_t s = 0; s < x->n_segments; s++) {
         const tg_segment *seg = &x->segments[s];
         if (!is_in(seg->first_instr, 0, x->n_instrs) ||
@@ -366,11 +362,11 @@ static tg_status check_segments(const tg_program *p, const tg_plan *x, bool *is_
                 st = check_call(p, x, n, seg->n_layers ? x->layer_refs[next_layer + l] : 0, e);
             if (st != TG_OK) tg_err_context(e, "instruction %d", i);
             if (st != TG_OK) return st;
-            last_op = n->op;
+            last = tg_op_get((tg_op)n->op)->logits;
         }
         next_layer += seg->n_layers;
     }
-    if (next_layer != x->n_layer_refs || last_op != TG_OP_SAMPLE)
+    if (next_layer != x->n_layer_refs || last != TG_LOGITS_TAKES)
         return tg_fail(e, TG_E_CORRUPT, "the plan does not run its layers and end with a sample");
     return TG_OK;
 }

@@ -6,7 +6,7 @@ tri export "$TINY" --dry-run
 check "--dry-run prints a plan and writes nothing" test "$rc" -eq 0 -a -s out -a "$(ls)" = "cache
 err
 out"
-for pass in build fuse wanted group plan; do
+for pass in build fuse output-rows group plan; do
     tri export "$TINY" --dump-ir $pass
     check "--dump-ir $pass prints graphs" test "$rc" -eq 0 -a -s out
 done

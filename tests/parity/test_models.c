@@ -375,7 +375,7 @@ static void look(looker *k, const tg_cpu_result *r)
 {
     char name[NAME_BYTES];
     tg_op op = (tg_op)r->instr->op;
-    const tg_slot *slot = &tg_op_get(op)->slots[0];
+    const tg_weight_slot *slot = &tg_op_get(op)->slots[0];
     int32_t role = r->instr->weights[0];
     if (op == TG_OP_EMBED) {
         name_layer(k, name, 0, "in");
@@ -384,7 +384,7 @@ static void look(looker *k, const tg_cpu_result *r)
     }
     if (slot->name && role != TG_W_EMBED && !tg_weight_role_is_computed((tg_weight_role)role)) {
         name_value(k, name, role, r->layer, "out");
-        if (tg_op_is_always_in_place(op))
+        if (tg_op_get(op)->in_place == TG_IN_PLACE_ALWAYS)
             compare_sum(k, name, r);
         else if (op == TG_OP_MATMUL || slot->is_plain)
             compare(k, name, r->x, r->stride, r->width);
