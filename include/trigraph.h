@@ -198,6 +198,9 @@ typedef struct tg_chat_options {
     const char *template_name; /* NULL: "tool_use" where there are tools and it is there, else
                                   "default"; no JSON */
     bool no_generation_prompt; /* do not begin the assistant's turn */
+    /* Text of messages, tools and documents never becomes a control token, whatever it spells: see
+     * tg_text_tokenize_chat. A conversation for which that cannot be held is refused. */
+    bool safe_messages;
 } tg_chat_options;
 
 /* The chat template over `messages`, a JSON list of at least one {"role", "content", ...}, as
@@ -207,6 +210,14 @@ typedef struct tg_chat_options {
 TG_CHECKED_API tg_status tg_text_render_chat(char **text, size_t *n_bytes, const tg_text *t,
                                              const char *messages, const tg_chat_options *o,
                                              tg_err *e);
+
+/* The ids of the same prompt. Like transformers, it takes "<|im_end|>" in a message for the token,
+ * by which a stranger's message can end its turn and begin another; with o->safe_messages such text
+ * is tokenized as any other, and everything else as without. TG_E_UNSUPPORTED where the template
+ * handles a message so that its text cannot be told from the template's own. */
+TG_CHECKED_API tg_status tg_text_tokenize_chat(tg_tokens *out, const tg_text *t,
+                                               const char *messages, const tg_chat_options *o,
+                                               tg_err *e);
 
 /* ---- model ----------------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 #include "api/assets.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "chat/literal.h"
 #include "token/run/tokbatch.h"
 
 #include <inttypes.h>
@@ -411,8 +412,25 @@ static tg_status add_json(json_t *parts, const char *name, const char *text, tg_
     return json_object_set_new(parts, name, v) == 0 ? TG_OK : tg_fail_nomem(e, sizeof *v, name);
 }
 
-static tg_status render_parts(tg_buf *out, const tg_text *t, json_t *parts, const char *messages,
-                              const tg_chat_options *o, tg_err *e)
+/* How the control tokens are spelled; *texts is to be freed. */
+static tg_status list_controls(tg_spellings *out, tg_str **texts, const tg_tokenizer *t, tg_err *e)
+{
+    int32_t n_added = t ? tg_tokenizer_n_added(t) : 0;
+    *out = (tg_spellings){0};
+    *texts = TG_NEW_ARRAY(tg_str, n_added + 1);
+    if (!*texts) return tg_fail_nomem(e, (size_t)n_added * sizeof **texts, "control tokens");
+    for (int32_t i = 0; i < n_added; i++) {
+        uint32_t flags;
+        tg_str s = tg_tokenizer_get_token(t, tg_tokenizer_added_id(t, i), &flags);
+        if ((flags & TG_TOKEN_SPECIAL) && s.len) (*texts)[out->n++] = s;
+    }
+    out->texts = *texts;
+    return TG_OK;
+}
+
+/* Appends the prompt; *literal where messages are safe. */
+static tg_status render_parts(tg_buf *out, tg_offsets *literal, const tg_text *t, json_t *parts,
+                              const char *messages, const tg_chat_options *o, tg_err *e)
 {
     static const char variables[] = "template variables";
     TG_TRY(add_json(parts, "messages", messages, e));
@@ -425,23 +443,94 @@ static tg_status render_parts(tg_buf *out, const tg_text *t, json_t *parts, cons
                          .kwargs = json_object_get(parts, variables),
                          .template_name = o->template_name,
                          .add_generation_prompt = !o->no_generation_prompt};
-    TG_TRY(tg_chat_render(out, t->chat, &q, NULL, e));
-    return tg_buf_check(out, e);
+    if (!o->safe_messages) {
+        TG_TRY(tg_chat_render(out, t->chat, &q, NULL, e));
+        return tg_buf_check(out, e);
+    }
+    tg_spellings controls;
+    tg_str *texts;
+    TG_TRY(list_controls(&controls, &texts, t->tokenizer, e));
+    tg_status s = tg_chat_render_literal(out, literal, t->chat, &q, &controls, e);
+    tg_mem_free(texts);
+    return s;
+}
+
+static tg_status render_chat(tg_buf *out, tg_offsets *literal, const tg_text *t,
+                             const char *messages, const tg_chat_options *o, tg_err *e)
+{
+    static const tg_chat_options defaults;
+    json_t *parts = json_object();
+    if (!parts) return tg_fail_nomem(e, sizeof *parts, "a conversation");
+    tg_status s = render_parts(out, literal, t, parts, messages, o ? o : &defaults, e);
+    json_decref(parts);
+    return s;
 }
 
 tg_status tg_text_render_chat(char **text, size_t *n_bytes, const tg_text *t, const char *messages,
                               const tg_chat_options *o, tg_err *e)
 {
-    static const tg_chat_options defaults;
     tg_buf b = {0};
+    tg_offsets literal = {0};
     *text = NULL;
     *n_bytes = 0;
-    json_t *parts = json_object();
-    if (!parts) return tg_fail_nomem(e, sizeof *parts, "a conversation");
-    tg_status s = render_parts(&b, t, parts, messages, o ? o : &defaults, e);
+    tg_status s = render_chat(&b, &literal, t, messages, o, e);
     if (s == TG_OK) s = tg_give_text(text, tg_buf_str(&b), e);
     if (s == TG_OK) *n_bytes = b.len;
-    json_decref(parts);
+    tg_offsets_deinit(&literal);
+    tg_buf_deinit(&b);
+    return s;
+}
+
+/* A tokenizer may make a control token of plain text by itself: where a merge gives one, or where a
+ * normalizer makes the spelling out of other characters. */
+static tg_status check_controls(const tg_text *t, const tg_ids *ids, const tg_spans *spans,
+                                tg_str text, const tg_offsets *literal, tg_err *e)
+{
+    int32_t k = 0;
+    for (size_t i = 0; i < ids->len; i++) {
+        uint32_t flags;
+        tg_str token = tg_tokenizer_get_token(t->tokenizer, ids->ptr[i], &flags);
+        tg_span at = spans->ptr[i];
+        while (k < literal->n && literal->at[k] < at.begin)
+            k++;
+        if (!(flags & TG_TOKEN_SPECIAL) || at.begin == at.end ||
+            ids->ptr[i] == tg_tokenizer_unk_id(t->tokenizer))
+            continue;
+        bool is_spelled = false; /* with the blanks that it swallows */
+        for (int32_t from = at.begin; from < at.end && !is_spelled; from++)
+            is_spelled =
+                tg_str_has_prefix((tg_str){text.ptr + from, (size_t)(at.end - from)}, token);
+        if (is_spelled && (k == literal->n || literal->at[k] >= at.end)) continue;
+        return tg_fail(e, TG_E_UNSUPPORTED,
+                       "the tokenizer makes the control token '%.*s' of plain text at byte %" PRId32
+                       " of the prompt, so that messages cannot be kept safe",
+                       (int)TG_MIN(token.len, 60u), token.ptr, at.begin);
+    }
+    return TG_OK;
+}
+
+tg_status tg_text_tokenize_chat(tg_tokens *out, const tg_text *t, const char *messages,
+                                const tg_chat_options *o, tg_err *e)
+{
+    tg_buf b = {0};
+    tg_offsets literal = {0};
+    tg_ids ids = {0};
+    tg_spans spans = {0};
+    bool is_safe = o && o->safe_messages;
+    *out = (tg_tokens){0};
+    TG_TRY(need_tokenizer(t, e));
+    tg_status s = render_chat(&b, &literal, t, messages, o, e);
+    tg_encode_options how = {.parse_special = true,
+                             .spans = is_safe ? &spans : NULL,
+                             .literal = literal.at,
+                             .n_literal = literal.n};
+    if (s == TG_OK) s = tg_tokenizer_encode(&ids, t->tokenizer, tg_buf_str(&b), &how, e);
+    if (t->map) tg_map_expect_few(t->map);
+    if (s == TG_OK && is_safe) s = check_controls(t, &ids, &spans, tg_buf_str(&b), &literal, e);
+    if (s == TG_OK) s = take_lists(out, &ids, &spans, false, e);
+    tg_ids_deinit(&ids);
+    tg_spans_deinit(&spans);
+    tg_offsets_deinit(&literal);
     tg_buf_deinit(&b);
     return s;
 }

@@ -33,7 +33,8 @@ static void drop_last_newline(tg_input *in, const tg_args *a)
 /* Options that say how the template is used, where none is. */
 static tg_status refuse_chat_options(const tg_args *a, tg_err *e)
 {
-    static const tg_option_id ids[] = {TG_OPT_SYSTEM, TG_OPT_KWARGS, TG_OPT_TEMPLATE};
+    static const tg_option_id ids[] = {TG_OPT_SYSTEM, TG_OPT_KWARGS, TG_OPT_TEMPLATE,
+                                       TG_OPT_SAFE_MESSAGES};
     for (size_t i = 0; i < TG_COUNT(ids); i++)
         if (a->is_set[ids[i]])
             return tg_fail(e, TG_E_ARGUMENT,

@@ -170,6 +170,7 @@ static tg_status render(const tg_text *t, const tg_conversation_input *x, const 
                         tg_term *out, tg_err *e)
 {
     tg_chat_options o = {.template_name = a->text[TG_OPT_TEMPLATE],
+                         .safe_messages = tg_args_has_safe_messages(a),
                          .no_generation_prompt =
                              x->has_no_prompt || a->is_set[TG_OPT_NO_GENERATION_PROMPT]};
     tg_buf b[4] = {0};

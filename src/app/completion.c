@@ -28,19 +28,15 @@ void tg_prompt_add_message(tg_buf *messages, const char *role, tg_str content)
 tg_status tg_prompt_render(tg_tokens *out, const tg_session *s, const tg_args *a,
                            const tg_buf *messages, tg_err *e)
 {
-    static const tg_tokenize_options as_rendered = {.no_add_special = true};
     tg_chat_options o = {.kwargs = a->text[TG_OPT_KWARGS],
-                         .template_name = a->text[TG_OPT_TEMPLATE]};
+                         .template_name = a->text[TG_OPT_TEMPLATE],
+                         .safe_messages = tg_args_has_safe_messages(a)};
     tg_buf list = {0};
-    char *text = NULL;
-    size_t n_bytes = 0;
     tg_buf_add_str(&list, tg_buf_str(messages));
     tg_buf_add_byte(&list, ']');
     tg_status st = tg_buf_check(messages, e);
     if (st == TG_OK) st = tg_buf_check(&list, e);
-    if (st == TG_OK) st = tg_text_render_chat(&text, &n_bytes, s->text, tg_buf_cstr(&list), &o, e);
-    if (st == TG_OK) st = tg_text_tokenize(out, s->text, text, n_bytes, &as_rendered, e);
-    tg_free(text);
+    if (st == TG_OK) st = tg_text_tokenize_chat(out, s->text, tg_buf_cstr(&list), &o, e);
     tg_buf_deinit(&list);
     return st;
 }

@@ -362,3 +362,9 @@ tg_command_id tg_command_find(const char *name, tg_buf *hint)
     if (nearest) tg_buf_printf(hint, "did you mean '%s'?", nearest);
     return TG_COMMAND_COUNT;
 }
+
+bool tg_args_has_safe_messages(const tg_args *a)
+{
+    const char *given = a->text[TG_OPT_SAFE_MESSAGES];
+    return given ? strcmp(given, "on") == 0 : a->command == TG_COMMAND_CHAT;
+}

@@ -100,6 +100,9 @@ typedef struct tg_args {
 TG_MUST_USE tg_status tg_args_parse(tg_args *a, tg_command_id command, int argc, char *const *argv,
                                     tg_buf *hint, tg_err *e);
 
+/* --safe-messages, whose default is the command's. */
+bool tg_args_has_safe_messages(const tg_args *a);
+
 /* The command of a name; TG_COMMAND_COUNT when there is none, and `hint` may name the nearest. */
 tg_command_id tg_command_find(const char *name, tg_buf *hint);
 

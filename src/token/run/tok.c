@@ -500,13 +500,35 @@ static tg_status encode_plain(tg_tok_scratch *s, tg_tok_view v, tg_err *e)
 /* What is done with text between added tokens of one trie. */
 typedef tg_status encode_fn(tg_tok_scratch *s, tg_tok_view v, tg_err *e);
 
+/* The bytes of the text that were given, for some of a view. */
+static tg_span find_origin(const tg_tok_view *v, tg_span at)
+{
+    if (!v->origin) return (tg_span){v->base + at.begin, v->base + at.end};
+    return (tg_span){v->origin[at.begin].begin, v->origin[at.end - 1].end};
+}
+
 static void emit_added(tg_tok_scratch *s, const tg_tok_view *v, int32_t k, tg_span at)
 {
     tg_ids_push(s->out, s->t->added[k].id);
     if (!s->spans) return;
-    int32_t begin = v->origin ? v->origin[at.begin].begin : v->base + at.begin;
-    int32_t end = v->origin ? v->origin[at.end - 1].end : v->base + at.end;
-    tg_spans_push(s->spans, begin, end);
+    tg_span origin = find_origin(v, at);
+    tg_spans_push(s->spans, origin.begin, origin.end);
+}
+
+/* Whether the bytes hold one of the offsets that are plain text; by halving. */
+static bool is_literal(const tg_tok_scratch *s, const tg_tok_view *v, tg_span at)
+{
+    if (!s->n_literal) return false;
+    tg_span origin = find_origin(v, at);
+    int32_t low = 0, high = s->n_literal;
+    while (low < high) {
+        int32_t mid = low + (high - low) / 2;
+        if (s->literal[mid] < origin.begin)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < s->n_literal && s->literal[low] < origin.end;
 }
 
 /* True only for a damaged trie: contents are whole characters, and PCRE2 relies on it. */
@@ -529,7 +551,8 @@ static tg_status encode_added(tg_tok_scratch *s, tg_tok_view v, int trie, bool p
         if (id < 0 || id >= t->h->n_vocab) return corrupt(e, "the id of an added token");
         if (is_inside_char(text, (size_t)at.begin) || is_inside_char(text, from))
             return corrupt(e, "an added token");
-        if (!parse_special && (t->added[k].flags & TG_TOK_ADDED_SPECIAL)) continue;
+        if ((t->added[k].flags & TG_TOK_ADDED_SPECIAL) && (!parse_special || is_literal(s, &v, at)))
+            continue;
         if (!tg_tok_added_accept(t, k, text, TG_MIN(done, (size_t)at.begin), &at)) continue;
         if ((size_t)at.begin > done)
             TG_TRY(encode_rest(s, view_part(&v, done, (size_t)at.begin), e));
@@ -587,6 +610,9 @@ tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tokenizer *t, t
     s->t = t;
     s->out = out;
     s->spans = o->spans;
+    TG_ASSERT(o->n_literal == 0 || o->spans);
+    s->literal = o->literal;
+    s->n_literal = o->n_literal;
     s->pinned = -1;
     for (size_t i = 0; i < TG_COUNT(s->known); i++)
         tg_word_cache_begin(&s->known[i]);

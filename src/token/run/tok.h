@@ -69,6 +69,10 @@ typedef struct tg_encode_options {
     bool parse_special; /* special tokens in the text become their ids; otherwise plain text */
     tg_spans *spans;    /* NULL, or receives for each id the bytes of the text it stands for;
                            what the post-processor adds has none: (0, 0) or (length, length) */
+    /* [n_literal] byte offsets of the text, ascending: a special token that covers one is plain
+     * text all the same. Needs `spans`. */
+    const int32_t *literal;
+    int32_t n_literal;
 } tg_encode_options;
 
 /* The longest text one call takes. */

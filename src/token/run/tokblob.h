@@ -337,7 +337,9 @@ typedef struct tg_tok_scratch {
     bool is_noting;
     tg_tokenizer const *t;
     tg_ids *out;
-    tg_spans *spans; /* NULL: not asked for */
+    tg_spans *spans;        /* NULL: not asked for */
+    const int32_t *literal; /* [n_literal] of the options */
+    int32_t n_literal;
 } tg_tok_scratch;
 
 void tg_tok_scratch_deinit(tg_tok_scratch *s);

@@ -32,6 +32,7 @@ generate)
         '--raw[continue the text as it is, without the chat template]' \
         '--kwargs=[more variables for the chat template, such as {"enable_thinking"\: false}]:value:_files' \
         '--template=[the chat template of this name; without it, tool_use where there are tools and it is there, else default]:value:_files' \
+        '--safe-messages=[text of messages stays plain text where it spells control tokens; refused where the template forbids it]:value:_files' \
         '--predict=[at most this many tokens]:value:_files' \
         '--stop=[end before this text; may be given up to 16 times]:value:_files' \
         '--ignore-eos[do not end at the model'\''s stop tokens]' \
@@ -55,6 +56,7 @@ chat)
         '--system=[the system message before the conversation]:value:_files' \
         '--kwargs=[more variables for the chat template, such as {"enable_thinking"\: false}]:value:_files' \
         '--template=[the chat template of this name; without it, tool_use where there are tools and it is there, else default]:value:_files' \
+        '--safe-messages=[text of messages stays plain text where it spells control tokens; refused where the template forbids it]:value:_files' \
         '--predict=[at most this many tokens]:value:_files' \
         '--stop=[end before this text; may be given up to 16 times]:value:_files' \
         '--temp=[0 takes the likeliest token each time]:value:_files' \
@@ -102,6 +104,7 @@ template)
         '--documents=[documents to answer from, a JSON list]:value:_files' \
         '--kwargs=[more variables for the chat template, such as {"enable_thinking"\: false}]:value:_files' \
         '--template=[the chat template of this name; without it, tool_use where there are tools and it is there, else default]:value:_files' \
+        '--safe-messages=[text of messages stays plain text where it spells control tokens; refused where the template forbids it]:value:_files' \
         '--no-generation-prompt[end behind the last message; do not begin the answer]' \
         '--help[print this and exit]' \
         '--version[print the version and exit]'

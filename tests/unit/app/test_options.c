@@ -76,7 +76,7 @@ static void aliases_and_unique_beginnings_are_understood(void **state)
     assert_int_equal(a.number[TG_OPT_PREDICT], 7);
     assert_true(a.real[TG_OPT_TEMPERATURE] == 1);
     assert_int_equal(a.number[TG_OPT_SEED], 9);
-    check_refused(TG_COMMAND_GENERATE, "m --s", "option --s could be one of 5 options of generate",
+    check_refused(TG_COMMAND_GENERATE, "m --s", "option --s could be one of 6 options of generate",
                   "");
 }
 
