@@ -42,7 +42,16 @@ check "with the same bytes from another tier and other threads" diff -r all.tg o
 tri export "$TINY" -o back.tg --weights q4_1 --calibrate backwards.txt
 check "and others from another text" sh -c '! cmp -s all.tg/weights.0.bin back.tg/weights.0.bin && ! cmp -s all.tg/weights.0.bin plain.tg/weights.0.bin'
 check "the artifact names the text" test "$(json all.tg/artifact.json 'd["calibration"]["xxh3_128"]')" != "$(json back.tg/artifact.json 'd["calibration"]["xxh3_128"]')"
-rm -rf all.tg one.tg back.tg plain.tg numbers.txt backwards.txt
+tri export "$ROOT/tests/tiny/llama-rope-longrope" -o long.tg --weights q4_1 --calibrate numbers.txt
+check "so does one beyond longrope's original length" test "$rc" -eq 0
+rm -rf all.tg one.tg back.tg plain.tg long.tg numbers.txt backwards.txt
+
+DYNAMIC=$ROOT/tests/tiny/llama-rope-dynamic
+tri export "$DYNAMIC" -o dynamic.tg --max-length 257
+check "dynamic rope scaling beyond the original length warns" grep -q 'texts of more than 256 tokens use the frequencies of a text of 257' err
+tri export "$DYNAMIC" -o dynamic.tg --max-length 256 --force
+check "and up to it does not" sh -c '! grep -q dynamic.rope err'
+rm -rf dynamic.tg
 
 # Two exports of one source at once, through the cache and into one folder.
 rm -rf cache && mkdir cache

@@ -50,6 +50,19 @@ done
 tri generate m.tg --ids prompt -n 5 --temp 0 --ignore-eos --stats
 check "--stats are on standard error" grep -q 'tokens/s' err
 
+# 40 + 28 tokens; the original length is 48.
+ACROSS=$ROOT/tests/parity/models/phi3-across
+json "$ACROSS/expected.json" "' '.join(map(str, d['sequences'][0]['ids'][:40]))" >short
+tri export "$ACROSS" -o across.tg --weights f32 --kv f32
+tri generate across.tg --ids short -n 28 --ignore-eos --temp 0 --json --stats
+check "generate crosses longrope's original length as transformers does" is_same "$(json out "d['tokens']")" "$(
+    json "$ACROSS/expected.json" "d['sequences'][0]['greedy']")"
+check "--stats says that it computed the tokens again" grep -q '; 48 tokens computed again with long rope factors' err
+check "and so does --json" is_same "$(json out "d['stats']['recomputed_tokens']")" 48
+tri generate across.tg --ids short -n 9 --ignore-eos --temp 0 --stats
+check "a shorter completion says nothing of it" sh -c '! grep -q "computed again" err'
+rm -rf across.tg
+
 tri generate m.tg --ids prompt -n 20 --temp 1.5 -s 7 --json
 first=$(json out "d['tokens']")
 tri generate m.tg --ids prompt -n 20 --temp 1.5 -s 7 --json -t 1
