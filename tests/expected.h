@@ -15,7 +15,7 @@ typedef struct expected {
     int32_t ids[EXPECTED_MAX_IDS];
     int32_t n_ids, n_vocab;
     const float *logits; /* [n_ids][n_vocab], in the mapping */
-    tg_map map;
+    tg_file_map map;
 } expected;
 
 /* `which` is "expected", or "expected_long" where there is one. Tests run from the repository's
@@ -39,7 +39,7 @@ static inline void expected_open(expected *x, const char *variant, const char *w
     /* NumPy's format 1.0: magic, version, 2 bytes of header length, a header that names the
      * shape. */
     snprintf(path, sizeof path, "tests/tiny/%s/%s.npy", variant, which);
-    if (tg_map_open(&x->map, path, &e) != TG_OK) fail_msg("%s", e.msg);
+    if (tg_file_map_open(&x->map, path, &e) != TG_OK) fail_msg("%s", e.msg);
     const uint8_t *p = x->map.data;
     assert_true(x->map.n_bytes > 128 && memcmp(p, "\x93NUMPY\x01\x00", 8) == 0);
     size_t at = 10 + (size_t)(p[8] | p[9] << 8);
@@ -52,7 +52,7 @@ static inline void expected_open(expected *x, const char *variant, const char *w
 
 static inline void expected_close(expected *x)
 {
-    tg_map_close(&x->map);
+    tg_file_map_close(&x->map);
 }
 
 #endif

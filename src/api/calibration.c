@@ -83,11 +83,11 @@ static tg_status encode_calibration(tg_ids *out, const tg_calibration *c, const 
 tg_status tg_export_choose_outliers(tg_export_job *job, tg_artifact_writer *w, tg_err *e)
 {
     tg_ids ids = {0};
-    tg_map weights = {0};
+    tg_file_map weights = {0};
     tg_status s = encode(&ids, job, tg_calibration_text(), e);
     if (s == TG_OK) s = tg_artifact_writer_map(w, "weights.0.bin", &weights, e);
     if (s == TG_OK) s = tg_calibrate_outliers(&job->compiled, weights.data, borrow(&ids), e);
-    tg_map_close(&weights);
+    tg_file_map_close(&weights);
     tg_ids_deinit(&ids);
     return s;
 }
@@ -95,7 +95,7 @@ tg_status tg_export_choose_outliers(tg_export_job *job, tg_artifact_writer *w, t
 static tg_status write_floats(tg_artifact_writer *w, const tg_program *p,
                               const tg_loaded_checkpoint *b, const tg_export_options *o, tg_err *e)
 {
-    tg_out *out;
+    tg_file_writer *out;
     TG_TRY(tg_artifact_writer_begin(w, "weights.0.bin", &out, e));
     TG_TRY(tg_pack_write(p, b, NULL, out, o->progress, o->context, e));
     return tg_artifact_writer_end(w, e);
@@ -105,7 +105,7 @@ tg_status tg_export_calibrate(tg_calibration *c, const tg_export_job *job, tg_ar
                               const char *dir, const tg_export_options *o, tg_err *e)
 {
     tg_ids ids = {0};
-    tg_map weights = {0};
+    tg_file_map weights = {0};
     tg_importance *x = &c->importance;
     tg_status s = encode_calibration(&ids, c, job, e);
     if (s == TG_OK) {
@@ -117,7 +117,7 @@ tg_status tg_export_calibrate(tg_calibration *c, const tg_export_job *job, tg_ar
     if (s == TG_OK) s = write_floats(w, floats, job->loaded, o, e);
     if (s == TG_OK) s = tg_artifact_writer_map(w, "weights.0.bin", &weights, e);
     if (s == TG_OK) s = tg_importance_run(x, weights.data, borrow(&ids), e);
-    tg_map_close(&weights);
+    tg_file_map_close(&weights);
     if (s == TG_OK) s = tg_artifact_writer_drop(w, "weights.0.bin", e);
     tg_ids_deinit(&ids);
     return s;

@@ -189,7 +189,7 @@ static tg_status write_weights(tg_artifact_writer *w, const tg_export_job *job,
                                const tg_export_options *o, const tg_calibration *c,
                                tg_content_hash *hash, tg_err *e)
 {
-    tg_out *out;
+    tg_file_writer *out;
     TG_TRY(tg_artifact_writer_begin(w, "weights.0.bin", &out, e));
     TG_TRY(tg_pack_write(&job->compiled.program, job->loaded, c->importance.columns, out,
                          o->progress, o->context, e));

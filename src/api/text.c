@@ -51,7 +51,7 @@ static tg_status open_tokenizer(tg_text *t, tg_str blob, tg_err *e)
 
 tg_status tg_artifact_open_chat(tg_chat **out, const tg_artifact *a, tg_err *e)
 {
-    const tg_map *text = &a->template_map, *named = &a->templates_map;
+    const tg_file_map *text = &a->template_map, *named = &a->templates_map;
     return tg_chat_new(out, (tg_str){(const char *)text->data, text->n_bytes},
                        (tg_str){(const char *)named->data, named->n_bytes}, a->path, e);
 }
@@ -233,7 +233,7 @@ tg_status tg_text_tokenize(tg_tokens *out, const tg_text *t, const char *text, s
     tg_status s = tg_tokenizer_encode(&ids, t->tokenizer, (tg_str){text, n_bytes}, &how, e);
     /* A long text has been all over the tables, 32 MB with Gemma's vocabulary, and the decoder
      * needs little of them. */
-    if (t->map) tg_map_expect_few(t->map);
+    if (t->map) tg_file_map_expect_few(t->map);
     if (s == TG_OK && how.add_special) drop_second_bos(t->tokenizer, &ids, &spans);
     if (s == TG_OK) s = take_lists(out, &ids, &spans, o->has_ranges, e);
     tg_ids_deinit(&ids);
@@ -259,7 +259,7 @@ static tg_status encode_batch(tg_tokens *out, const tg_batch_lists *x, const tg_
     }
     TG_TRY(
         tg_tokenizer_encode_batch(x->ids, x->spans, t->tokenizer, x->texts, n, &how, n_threads, e));
-    if (t->map) tg_map_expect_few(t->map);
+    if (t->map) tg_file_map_expect_few(t->map);
     for (int32_t i = 0; i < n; i++) {
         tg_spans none = {0}, *spans = x->spans ? &x->spans[i] : &none;
         if (how.add_special) drop_second_bos(t->tokenizer, &x->ids[i], spans);
@@ -525,7 +525,7 @@ tg_status tg_text_tokenize_chat(tg_tokens *out, const tg_text *t, const char *me
                              .literal = literal.at,
                              .n_literal = literal.n};
     if (s == TG_OK) s = tg_tokenizer_encode(&ids, t->tokenizer, tg_buf_str(&b), &how, e);
-    if (t->map) tg_map_expect_few(t->map);
+    if (t->map) tg_file_map_expect_few(t->map);
     if (s == TG_OK && is_safe) s = check_controls(t, &ids, &spans, tg_buf_str(&b), &literal, e);
     if (s == TG_OK) s = take_lists(out, &ids, &spans, false, e);
     tg_ids_deinit(&ids);

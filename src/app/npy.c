@@ -14,7 +14,7 @@
 
 /* `temporary` is empty once the file has its name: then there is nothing to clean up. */
 struct tg_npy {
-    tg_out *out;
+    tg_file_writer *out;
     tg_buf path, temporary;
     int64_t n_rows, n_cols, n_done;
 };
@@ -34,8 +34,8 @@ static tg_status write_header(tg_npy *n, tg_err *e)
     dict[whole - 1] = '\n';
     head[8] = (char)(whole & 255);
     head[9] = (char)(whole >> 8);
-    TG_TRY(tg_out_write(n->out, head, sizeof head, e));
-    return tg_out_write(n->out, dict, whole, e);
+    TG_TRY(tg_file_writer_write(n->out, head, sizeof head, e));
+    return tg_file_writer_write(n->out, dict, whole, e);
 }
 
 /* The process id is in the temporary's name: two runs into one file do not meet. */
@@ -53,7 +53,7 @@ tg_status tg_npy_open(tg_npy **out, const char *path, int64_t n_rows, int64_t n_
     tg_buf_printf(&n->temporary, "%s.%d.tmp", path, (int)getpid());
     tg_status s = tg_buf_check(&n->path, e);
     if (s == TG_OK) s = tg_buf_check(&n->temporary, e);
-    if (s == TG_OK) s = tg_out_open(&n->out, tg_buf_cstr(&n->temporary), e);
+    if (s == TG_OK) s = tg_file_writer_open(&n->out, tg_buf_cstr(&n->temporary), e);
     if (s == TG_OK) s = write_header(n, e);
     if (s != TG_OK) {
         tg_npy_abandon(n);
@@ -66,7 +66,7 @@ tg_status tg_npy_open(tg_npy **out, const char *path, int64_t n_rows, int64_t n_
 tg_status tg_npy_write_row(tg_npy *n, const float *row, tg_err *e)
 {
     TG_ASSERT(n->n_done < n->n_rows);
-    TG_TRY(tg_out_write(n->out, row, (size_t)n->n_cols * sizeof *row, e));
+    TG_TRY(tg_file_writer_write(n->out, row, (size_t)n->n_cols * sizeof *row, e));
     n->n_done++;
     return TG_OK;
 }
@@ -75,7 +75,7 @@ tg_status tg_npy_write_row(tg_npy *n, const float *row, tg_err *e)
 tg_status tg_npy_close(tg_npy *n, tg_err *e)
 {
     TG_ASSERT(n->n_done == n->n_rows);
-    tg_status s = tg_out_close(n->out, e);
+    tg_status s = tg_file_writer_close(n->out, e);
     n->out = NULL;
     if (s == TG_OK && rename(tg_buf_cstr(&n->temporary), tg_buf_cstr(&n->path)) != 0)
         s = tg_fail(e, TG_E_IO, "%s: cannot write: %s", tg_buf_cstr(&n->path), strerror(errno));
@@ -87,7 +87,7 @@ tg_status tg_npy_close(tg_npy *n, tg_err *e)
 void tg_npy_abandon(tg_npy *n)
 {
     if (!n) return;
-    tg_out_abandon(n->out);
+    tg_file_writer_abandon(n->out);
     if (n->temporary.len) unlink(tg_buf_cstr(&n->temporary));
     tg_buf_deinit(&n->path);
     tg_buf_deinit(&n->temporary);

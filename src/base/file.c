@@ -20,9 +20,9 @@ static tg_status fail_errno(tg_err *e, const char *path, const char *verb)
                    strerror(errno));
 }
 
-tg_status tg_map_open(tg_map *out, const char *path, tg_err *e)
+tg_status tg_file_map_open(tg_file_map *out, const char *path, tg_err *e)
 {
-    *out = (tg_map){0};
+    *out = (tg_file_map){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_errno(e, path, "open");
 
@@ -37,35 +37,35 @@ tg_status tg_map_open(tg_map *out, const char *path, tg_err *e)
         if (p == MAP_FAILED)
             s = fail_errno(e, path, "map");
         else
-            *out = (tg_map){p, (size_t)st.st_size};
+            *out = (tg_file_map){p, (size_t)st.st_size};
     }
     close(fd);
     return s;
 }
 
-void tg_map_close(tg_map *m)
+void tg_file_map_close(tg_file_map *m)
 {
     if (m->data) munmap((void *)(uintptr_t)m->data, m->n_bytes);
-    *m = (tg_map){0};
+    *m = (tg_file_map){0};
 }
 
-static void advise(const tg_map *m, int advice)
+static void advise(const tg_file_map *m, int advice)
 {
     if (m->data) (void)madvise((void *)(uintptr_t)m->data, m->n_bytes, advice);
 }
 
-void tg_map_expect_stream(const tg_map *m)
+void tg_file_map_expect_stream(const tg_file_map *m)
 {
     advise(m, MADV_HUGEPAGE);
 }
 
-void tg_map_expect_few(const tg_map *m)
+void tg_file_map_expect_few(const tg_file_map *m)
 {
     advise(m, MADV_DONTNEED);
     advise(m, MADV_NOHUGEPAGE);
 }
 
-void tg_map_release(const tg_map *m, const void *p, size_t n_bytes)
+void tg_file_map_release(const tg_file_map *m, const void *p, size_t n_bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = (uintptr_t)m->data;
     uintptr_t first = (uintptr_t)p & ~(page - 1), end = (uintptr_t)p + n_bytes;
@@ -104,20 +104,20 @@ tg_status tg_file_load(tg_buf *out, const char *path, size_t limit, tg_err *e)
  * ext4). */
 enum { OUT_BYTES = 2 << 20, WRITEBACK_BYTES = 8 << 20 };
 
-struct tg_out {
+struct tg_file_writer {
     int fd;
     char *path;
     size_t n_written, n_pending;
     size_t n_given, n_started; /* to the system; of those, how far it was told to write */
-    tg_out_watch_fn *watch;
+    tg_file_watch_fn *watch;
     void *context;
     char pending[OUT_BYTES];
 };
 
-tg_status tg_out_open(tg_out **out, const char *path, tg_err *e)
+tg_status tg_file_writer_open(tg_file_writer **out, const char *path, tg_err *e)
 {
     *out = NULL;
-    tg_out *o = TG_NEW(tg_out);
+    tg_file_writer *o = TG_NEW(tg_file_writer);
     char *copy = tg_mem_new(strlen(path) + 1);
     if (!o || !copy) {
         tg_mem_free(copy);
@@ -129,14 +129,14 @@ tg_status tg_out_open(tg_out **out, const char *path, tg_err *e)
     o->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (o->fd < 0) {
         tg_status s = fail_errno(e, path, "create");
-        tg_out_abandon(o);
+        tg_file_writer_abandon(o);
         return s;
     }
     *out = o;
     return TG_OK;
 }
 
-void tg_out_watch(tg_out *o, tg_out_watch_fn *fn, void *context)
+void tg_file_writer_watch(tg_file_writer *o, tg_file_watch_fn *fn, void *context)
 {
     TG_ASSERT(o->n_written == 0);
     o->watch = fn;
@@ -144,7 +144,7 @@ void tg_out_watch(tg_out *o, tg_out_watch_fn *fn, void *context)
 }
 
 /* Advice: what cannot be started now is written by the sync. */
-static void start_writeback(tg_out *o)
+static void start_writeback(tg_file_writer *o)
 {
     size_t n = o->n_given - o->n_started;
     if (n < WRITEBACK_BYTES) return;
@@ -152,7 +152,7 @@ static void start_writeback(tg_out *o)
     o->n_started = o->n_given;
 }
 
-static tg_status write_all(tg_out *o, const char *bytes, size_t n, tg_err *e)
+static tg_status write_all(tg_file_writer *o, const char *bytes, size_t n, tg_err *e)
 {
     if (o->watch) o->watch(o->context, bytes, n);
     while (n > 0) {
@@ -167,14 +167,14 @@ static tg_status write_all(tg_out *o, const char *bytes, size_t n, tg_err *e)
     return TG_OK;
 }
 
-static tg_status flush(tg_out *o, tg_err *e)
+static tg_status flush(tg_file_writer *o, tg_err *e)
 {
     TG_TRY(write_all(o, o->pending, o->n_pending, e));
     o->n_pending = 0;
     return TG_OK;
 }
 
-tg_status tg_out_write(tg_out *o, const void *bytes, size_t n, tg_err *e)
+tg_status tg_file_writer_write(tg_file_writer *o, const void *bytes, size_t n, tg_err *e)
 {
     for (const char *from = bytes; n > 0;) {
         if (o->n_pending == 0 && n >= OUT_BYTES) { /* whole pieces need no copy */
@@ -196,34 +196,34 @@ tg_status tg_out_write(tg_out *o, const void *bytes, size_t n, tg_err *e)
     return TG_OK;
 }
 
-tg_status tg_out_pad(tg_out *o, size_t align, tg_err *e)
+tg_status tg_file_writer_pad(tg_file_writer *o, size_t align, tg_err *e)
 {
     static const char zeros[4096];
     size_t n = tg_align_up(o->n_written, align) - o->n_written;
     while (n > 0) {
         size_t k = TG_MIN(n, sizeof zeros);
-        TG_TRY(tg_out_write(o, zeros, k, e));
+        TG_TRY(tg_file_writer_write(o, zeros, k, e));
         n -= k;
     }
     return TG_OK;
 }
 
-size_t tg_out_n_bytes(const tg_out *o)
+size_t tg_file_writer_n_bytes(const tg_file_writer *o)
 {
     return o->n_written;
 }
 
-tg_status tg_out_close(tg_out *o, tg_err *e)
+tg_status tg_file_writer_close(tg_file_writer *o, tg_err *e)
 {
     tg_status s = flush(o, e);
     if (s == TG_OK && fsync(o->fd) != 0) s = fail_errno(e, o->path, "sync");
     if (close(o->fd) != 0 && s == TG_OK) s = fail_errno(e, o->path, "close");
     o->fd = -1;
-    tg_out_abandon(o);
+    tg_file_writer_abandon(o);
     return s;
 }
 
-void tg_out_abandon(tg_out *o)
+void tg_file_writer_abandon(tg_file_writer *o)
 {
     if (!o) return;
     if (o->fd >= 0) close(o->fd);
@@ -234,15 +234,15 @@ void tg_out_abandon(tg_out *o)
 tg_status tg_file_save(const char *path, tg_str bytes, tg_err *e)
 {
     tg_buf tmp = {0};
-    tg_out *o = NULL;
+    tg_file_writer *o = NULL;
     tg_buf_printf(&tmp, "%s.tmp.%d", path, (int)getpid());
     tg_status s = tg_buf_check(&tmp, e);
-    if (s == TG_OK) s = tg_out_open(&o, tmp.ptr, e);
-    if (s == TG_OK) s = tg_out_write(o, bytes.ptr, bytes.len, e);
+    if (s == TG_OK) s = tg_file_writer_open(&o, tmp.ptr, e);
+    if (s == TG_OK) s = tg_file_writer_write(o, bytes.ptr, bytes.len, e);
     if (s == TG_OK)
-        s = tg_out_close(o, e);
+        s = tg_file_writer_close(o, e);
     else
-        tg_out_abandon(o);
+        tg_file_writer_abandon(o);
     if (s == TG_OK && rename(tmp.ptr, path) != 0) s = fail_errno(e, path, "replace");
     if (s != TG_OK && tmp.ptr) unlink(tmp.ptr);
     tg_buf_deinit(&tmp);

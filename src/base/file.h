@@ -11,22 +11,22 @@
 #include "base/str.h"
 
 /* A read-only mapping; {0} is closed. The file must not shrink while it is mapped. */
-typedef struct tg_map {
+typedef struct tg_file_map {
     const uint8_t *data; /* NULL for an empty file */
     size_t n_bytes;
-} tg_map;
+} tg_file_map;
 
-TG_MUST_USE tg_status tg_map_open(tg_map *out, const char *path, tg_err *e);
-void tg_map_close(tg_map *m);
+TG_MUST_USE tg_status tg_file_map_open(tg_file_map *out, const char *path, tg_err *e);
+void tg_file_map_close(tg_file_map *m);
 /* Advice to the system, which cannot fail. All of it is going to be read, again and again: pages
  * as large as there are. */
-void tg_map_expect_stream(const tg_map *m);
+void tg_file_map_expect_stream(const tg_file_map *m);
 /* Of what has been read so far only a little is read again: pages leave this process' memory (not
  * the system's cache), and return by the small piece. */
-void tg_map_expect_few(const tg_map *m);
+void tg_file_map_expect_few(const tg_file_map *m);
 /* Lets go of the pages that hold [p, p + n_bytes), which lie in the mapping: who reads a file from
  * front to back need not hold all of it. They are read again when touched again. */
-void tg_map_release(const tg_map *m, const void *p, size_t n_bytes);
+void tg_file_map_release(const tg_file_map *m, const void *p, size_t n_bytes);
 
 /* Appends a whole file of at most `limit` bytes. */
 TG_MUST_USE tg_status tg_file_load(tg_buf *out, const char *path, size_t limit, tg_err *e);
@@ -36,18 +36,21 @@ TG_MUST_USE tg_status tg_fd_load(tg_buf *out, int fd, const char *name, size_t l
 /* A file being written, front to back, through a buffer of 2 MB. Not visible under a final name:
  * the caller writes into a temporary directory or renames. The disk is kept busy from the first
  * megabytes on, so that the sync at the end does not wait for the whole file. */
-typedef struct tg_out tg_out;
+typedef struct tg_file_writer tg_file_writer;
 /* Sees every byte that is written, in order, on the thread that writes. */
-typedef void tg_out_watch_fn(void *context, const void *bytes, size_t n);
+typedef void tg_file_watch_fn(void *context, const void *bytes, size_t n);
 
-TG_MUST_USE tg_status tg_out_open(tg_out **out, const char *path, tg_err *e);
-void tg_out_watch(tg_out *o, tg_out_watch_fn *fn, void *context); /* before the first byte */
-TG_MUST_USE tg_status tg_out_write(tg_out *o, const void *bytes, size_t n, tg_err *e);
-TG_MUST_USE tg_status tg_out_pad(tg_out *o, size_t align, tg_err *e); /* zeros up to a multiple */
-size_t tg_out_n_bytes(const tg_out *o);
-/* Flushes, syncs and closes; `o` is gone either way. tg_out_abandon closes without a word. */
-TG_MUST_USE tg_status tg_out_close(tg_out *o, tg_err *e);
-void tg_out_abandon(tg_out *o); /* accepts NULL */
+TG_MUST_USE tg_status tg_file_writer_open(tg_file_writer **out, const char *path, tg_err *e);
+void tg_file_writer_watch(tg_file_writer *o, tg_file_watch_fn *fn,
+                          void *context); /* before the first byte */
+TG_MUST_USE tg_status tg_file_writer_write(tg_file_writer *o, const void *bytes, size_t n,
+                                           tg_err *e);
+TG_MUST_USE tg_status tg_file_writer_pad(tg_file_writer *o, size_t align,
+                                         tg_err *e); /* zeros up to a multiple */
+size_t tg_file_writer_n_bytes(const tg_file_writer *o);
+/* Flushes, syncs and closes; `o` is gone either way. The second closes without a word. */
+TG_MUST_USE tg_status tg_file_writer_close(tg_file_writer *o, tg_err *e);
+void tg_file_writer_abandon(tg_file_writer *o); /* accepts NULL */
 
 /* Writes a whole file at once: temporary, sync, rename over `path`. */
 TG_MUST_USE tg_status tg_file_save(const char *path, tg_str bytes, tg_err *e);

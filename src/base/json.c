@@ -97,15 +97,15 @@ tg_status tg_json_parse_exact(json_t **out, tg_str text, const char *name, tg_er
 tg_status tg_json_load(json_t **out, const char *path, tg_err *e)
 {
     enum { LIMIT = 1 << 30 };
-    tg_map m;
+    tg_file_map m;
     *out = NULL;
-    TG_TRY(tg_map_open(&m, path, e));
+    TG_TRY(tg_file_map_open(&m, path, e));
     tg_status s =
         m.n_bytes > LIMIT
             ? tg_fail(e, TG_E_LIMIT, "%s: %zu bytes of JSON are more than the limit of %d", path,
                       m.n_bytes, LIMIT)
             : tg_json_parse(out, (tg_str){(const char *)m.data, m.n_bytes}, path, e);
-    tg_map_close(&m);
+    tg_file_map_close(&m);
     return s;
 }
 

@@ -90,7 +90,7 @@ typedef bool tg_progress_fn(void *context, int64_t done, int64_t total);
  * processor and constant memory. `progress` is called on the caller's thread. importance[i] is what
  * tg_pack_tile takes for weight i; the list, and any entry, may be NULL. */
 TG_MUST_USE tg_status tg_pack_write(const tg_program *p, const tg_loaded_checkpoint *b,
-                                    const float *const *importance, tg_out *out,
+                                    const float *const *importance, tg_file_writer *out,
                                     tg_progress_fn *progress, void *context, tg_err *e);
 
 /* ---- packing, as kernels read it (also used by tests) */

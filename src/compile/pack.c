@@ -62,7 +62,7 @@ typedef struct packer {
     const tg_program *p;
     const tg_loaded_checkpoint *b;
     const float *const *importance; /* [p->n_weights], or NULL */
-    tg_out *out;
+    tg_file_writer *out;
     tg_progress_fn *progress;
     void *context;
     cursor *cursors; /* [p->n_weights], by offset */
@@ -153,17 +153,17 @@ static tg_status make_part(const packer *k, part *x, tg_err *e)
     return TG_OK;
 }
 
-static tg_status write_zeros(tg_out *out, size_t n, tg_err *e)
+static tg_status write_zeros(tg_file_writer *out, size_t n, tg_err *e)
 {
     static const uint8_t zeros[4096];
     for (; n > 0; n -= TG_MIN(n, sizeof zeros))
-        TG_TRY(tg_out_write(out, zeros, TG_MIN(n, sizeof zeros), e));
+        TG_TRY(tg_file_writer_write(out, zeros, TG_MIN(n, sizeof zeros), e));
     return TG_OK;
 }
 
 static tg_status report(packer *k, tg_err *e)
 {
-    int64_t done = (int64_t)(tg_out_n_bytes(k->out) - k->start);
+    int64_t done = (int64_t)(tg_file_writer_n_bytes(k->out) - k->start);
     bool is_due = done - k->reported >= PROGRESS_BYTES || done == k->p->weights_bytes;
     if (!k->progress || !is_due || done == k->reported) return TG_OK;
     k->reported = done;
@@ -178,7 +178,7 @@ static tg_status report(packer *k, tg_err *e)
 /* Zeros up to `offset`, which an entry or the end of the file asks for. */
 static tg_status pad_to(packer *k, int64_t offset, tg_err *e)
 {
-    size_t at = tg_out_n_bytes(k->out) - k->start;
+    size_t at = tg_file_writer_n_bytes(k->out) - k->start;
     TG_ASSERT((size_t)offset >= at && "weights overlap in the table");
     return write_zeros(k->out, (size_t)offset - at, e);
 }
@@ -246,7 +246,7 @@ static tg_status write_batch(packer *k, const batch *t, tg_err *e)
              i++)
             n += t->parts[i].n_bytes;
         TG_TRY(pad_to(k, x->offset, e));
-        TG_TRY(tg_out_write(k->out, x->bytes, n, e));
+        TG_TRY(tg_file_writer_write(k->out, x->bytes, n, e));
     }
     return report(k, e);
 }
@@ -347,13 +347,13 @@ static size_t begin_entries(packer *k)
 }
 
 tg_status tg_pack_write(const tg_program *p, const tg_loaded_checkpoint *b,
-                        const float *const *importance, tg_out *out, tg_progress_fn *progress,
-                        void *context, tg_err *e)
+                        const float *const *importance, tg_file_writer *out,
+                        tg_progress_fn *progress, void *context, tg_err *e)
 {
     packer k = {.p = p, .b = b, .importance = importance, .out = out};
     k.progress = progress;
     k.context = context;
-    k.start = tg_out_n_bytes(out);
+    k.start = tg_file_writer_n_bytes(out);
     k.cursors = TG_NEW_ARRAY(cursor, p->n_weights);
     if (!k.cursors)
         return tg_fail_nomem(e, (size_t)p->n_weights * sizeof(cursor), "the list of weights");

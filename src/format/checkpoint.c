@@ -62,7 +62,7 @@ tg_status tg_checkpoint_add_file(tg_checkpoint *c, const char *path, const char 
     }
     tg_buf_deinit(&real);
     TG_TRY(s);
-    TG_TRY(tg_map_open(&f->map, path, e));
+    TG_TRY(tg_file_map_open(&f->map, path, e));
     c->files[c->n_files++] = f; /* from here on close unmaps it */
     if (f->map.n_bytes != (size_t)f->about.n_bytes)
         return tg_fail(e, TG_E_IO, "%s: changed its size while it was being opened", path);
@@ -88,7 +88,7 @@ void tg_checkpoint_close(tg_checkpoint *c)
     for (int i = 0; i < TG_HF_PART_COUNT; i++)
         json_decref(c->json[i]);
     for (int32_t i = 0; i < c->n_files; i++)
-        tg_map_close(&c->files[i]->map);
+        tg_file_map_close(&c->files[i]->map);
     tg_arena_deinit(&c->arena);
     tg_mem_free(c);
 }
@@ -345,23 +345,23 @@ static void add_sized(XXH3_state_t *h, const void *bytes, size_t n)
 }
 
 /* Piece by piece, so that memory holds one. */
-static void add_map(XXH3_state_t *h, const tg_map *m)
+static void add_map(XXH3_state_t *h, const tg_file_map *m)
 {
     uint64_t size = m->n_bytes;
     XXH3_128bits_update(h, &size, sizeof size);
     for (size_t at = 0; at < m->n_bytes; at += HASH_BYTES) {
         size_t n = TG_MIN((size_t)HASH_BYTES, m->n_bytes - at);
         XXH3_128bits_update(h, m->data + at, n);
-        tg_map_release(m, m->data + at, n);
+        tg_file_map_release(m, m->data + at, n);
     }
 }
 
 void tg_checkpoint_release(const tg_checkpoint *c, const void *p, size_t n_bytes)
 {
     for (int32_t i = 0; i < c->n_files; i++) {
-        const tg_map *m = &c->files[i]->map;
+        const tg_file_map *m = &c->files[i]->map;
         uintptr_t at = (uintptr_t)p, base = (uintptr_t)m->data;
-        if (at >= base && at + n_bytes <= base + m->n_bytes) tg_map_release(m, p, n_bytes);
+        if (at >= base && at + n_bytes <= base + m->n_bytes) tg_file_map_release(m, p, n_bytes);
     }
 }
 

@@ -108,7 +108,7 @@ const tg_source_file *tg_checkpoint_get_file(const tg_checkpoint *c, int32_t i);
 /* Hashes parts, sizes and bytes of all files: reads everything once. Paths and times are not in it,
  * so that a copy of a checkpoint has the same hash. */
 tg_content_hash tg_checkpoint_hash(const tg_checkpoint *c);
-/* The caller is done with these bytes of a tensor: memory need not hold them (tg_map_release). */
+/* The caller is done with these bytes of a tensor: memory need not hold them. */
 void tg_checkpoint_release(const tg_checkpoint *c, const void *p, size_t n_bytes);
 
 #endif

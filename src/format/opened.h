@@ -12,7 +12,7 @@
 
 typedef struct tg_opened_file {
     tg_source_file about;
-    tg_map map;
+    tg_file_map map;
 } tg_opened_file;
 
 struct tg_checkpoint {

@@ -126,7 +126,7 @@ tg_status tg_checkpoint_load_shards(tg_checkpoint *c, const char *path, tg_err *
     TG_TRY(parse_shard(c, path, shards, e));
     TG_TRY(read_split(shards, &sp, e));
     if (sp.count > 1) {
-        tg_map_close(&c->files[0]->map);
+        tg_file_map_close(&c->files[0]->map);
         c->n_files = 0;
         shards = TG_ARENA_ARRAY(&c->arena, tg_gguf, sp.count);
         if (!shards) return tg_fail_nomem(e, (size_t)sp.count * sizeof *shards, "GGUF shards");

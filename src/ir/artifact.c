@@ -141,9 +141,9 @@ static tg_status load_json(tg_artifact *a, tg_err *e)
     return s;
 }
 
-static tg_map *map_of(tg_artifact *a, int file)
+static tg_file_map *map_of(tg_artifact *a, int file)
 {
-    tg_map *const maps[N_FILES] = {
+    tg_file_map *const maps[N_FILES] = {
         [FILE_PROGRAM] = &a->program_map,     [FILE_WEIGHTS] = &a->weights_map,
         [FILE_TOKENIZER] = &a->tokenizer_map, [FILE_TEMPLATE] = &a->template_map,
         [FILE_TEMPLATES] = &a->templates_map,
@@ -163,7 +163,8 @@ static tg_status get_entry(const json_t *json, int file, int64_t *n_bytes, tg_st
                    files[file].name);
 }
 
-static tg_status check_map(const json_t *json, int file, const tg_map *m, bool is_hashed, tg_err *e)
+static tg_status check_map(const json_t *json, int file, const tg_file_map *m, bool is_hashed,
+                           tg_err *e)
 {
     int64_t n_bytes = -1;
     tg_str hex = {0};
@@ -184,28 +185,28 @@ static tg_status check_map(const json_t *json, int file, const tg_map *m, bool i
         files[file].name);
 }
 
-static tg_status open_file(tg_artifact *a, int file, tg_map *m, tg_err *e)
+static tg_status open_file(tg_artifact *a, int file, tg_file_map *m, tg_err *e)
 {
     tg_buf path = {0};
     tg_path_join(&path, a->path, files[file].name);
     tg_status s = tg_buf_check(&path, e);
-    if (s == TG_OK) s = tg_map_open(m, path.ptr, e);
-    if (s == TG_OK && files[file].is_lazy) tg_map_expect_stream(m);
+    if (s == TG_OK) s = tg_file_map_open(m, path.ptr, e);
+    if (s == TG_OK && files[file].is_lazy) tg_file_map_expect_stream(m);
     if (s == TG_OK) s = check_map(a->json, file, m, !files[file].is_lazy, e);
-    if (s == TG_OK && !files[file].is_lazy) tg_map_expect_few(m);
+    if (s == TG_OK && !files[file].is_lazy) tg_file_map_expect_few(m);
     tg_buf_deinit(&path);
     return s;
 }
 
 static tg_status open_defaults(tg_artifact *a, bool is_there, tg_err *e)
 {
-    tg_map m = {0};
+    tg_file_map m = {0};
     tg_status s = is_there ? open_file(a, FILE_DEFAULTS, &m, e) : TG_OK;
     tg_str text = is_there ? (tg_str){(const char *)m.data, m.n_bytes} : TG_STR("{}");
     if (s == TG_OK) s = tg_json_parse(&a->defaults, text, "defaults.json", e);
     if (s == TG_OK && !json_is_object(a->defaults))
         s = fail_damaged(e, "defaults.json is no JSON object");
-    tg_map_close(&m);
+    tg_file_map_close(&m);
     return s;
 }
 
@@ -233,7 +234,7 @@ static tg_status open_files(tg_artifact *a, tg_err *e)
 /* The program was checked against a number for the size of the weights; here is the size. */
 static tg_status open_program(tg_artifact *a, tg_err *e)
 {
-    const tg_map *m = &a->program_map;
+    const tg_file_map *m = &a->program_map;
     if (!m->data) return fail_damaged(e, "program.bin is empty");
     tg_status s = tg_program_open(&a->program, &a->arena, m->data, m->n_bytes, e);
     if (s != TG_OK) tg_err_context(e, "program.bin");
@@ -289,11 +290,11 @@ void tg_artifact_close(tg_artifact *a)
     if (!a) return;
     json_decref(a->json);
     json_decref(a->defaults);
-    tg_map_close(&a->program_map);
-    tg_map_close(&a->weights_map);
-    tg_map_close(&a->tokenizer_map);
-    tg_map_close(&a->template_map);
-    tg_map_close(&a->templates_map);
+    tg_file_map_close(&a->program_map);
+    tg_file_map_close(&a->weights_map);
+    tg_file_map_close(&a->tokenizer_map);
+    tg_file_map_close(&a->template_map);
+    tg_file_map_close(&a->templates_map);
     tg_arena_deinit(&a->arena);
     tg_mem_free(a);
 }
@@ -301,7 +302,7 @@ void tg_artifact_close(tg_artifact *a)
 tg_status tg_artifact_verify(const tg_artifact *a, tg_err *e)
 {
     /* Opening hashed the rest, but that may be long ago. */
-    const tg_map *const maps[] = {
+    const tg_file_map *const maps[] = {
         [FILE_PROGRAM] = &a->program_map,     [FILE_WEIGHTS] = &a->weights_map,
         [FILE_TOKENIZER] = &a->tokenizer_map, [FILE_TEMPLATE] = &a->template_map,
         [FILE_TEMPLATES] = &a->templates_map,
@@ -322,7 +323,7 @@ struct tg_artifact_writer {
     const char *target, *parent, *name; /* the place; "out/x", "out", "x" */
     char *tmp, *new_dir;                /* the temporary folder, and the artifact in it */
     int lock;                           /* -1: none */
-    tg_out *out;                        /* the file being streamed, or NULL */
+    tg_file_writer *out;                /* the file being streamed, or NULL */
     int streamed;                       /* which it is */
     XXH3_state_t *hash;                 /* of what was streamed so far; owned */
     struct {
@@ -482,7 +483,8 @@ static void hash_stream(void *context, const void *bytes, size_t n)
     if (n) XXH3_128bits_update(context, bytes, n);
 }
 
-tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name, tg_out **out, tg_err *e)
+tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name, tg_file_writer **out,
+                                   tg_err *e)
 {
     *out = NULL;
     TG_ASSERT(!w->out); /* one file at a time */
@@ -491,9 +493,9 @@ tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name, tg_o
         return tg_fail(e, TG_E_ARGUMENT, "an artifact has no file '%s', or has it already", name);
     char *path = make_path(w, w->new_dir, name);
     if (!path) return tg_fail_nomem(e, strlen(name), "a path");
-    TG_TRY(tg_out_open(&w->out, path, e));
+    TG_TRY(tg_file_writer_open(&w->out, path, e));
     XXH3_128bits_reset(w->hash);
-    tg_out_watch(w->out, hash_stream, w->hash);
+    tg_file_writer_watch(w->out, hash_stream, w->hash);
     w->streamed = file;
     *out = w->out;
     return TG_OK;
@@ -502,11 +504,11 @@ tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name, tg_o
 tg_status tg_artifact_writer_end(tg_artifact_writer *w, tg_err *e)
 {
     TG_ASSERT(w->out);
-    tg_out *o = w->out;
+    tg_file_writer *o = w->out;
     int file = w->streamed;
     w->out = NULL;
-    w->written[file].n_bytes = (int64_t)tg_out_n_bytes(o);
-    TG_TRY(tg_out_close(o, e)); /* the last bytes pass the hash here */
+    w->written[file].n_bytes = (int64_t)tg_file_writer_n_bytes(o);
+    TG_TRY(tg_file_writer_close(o, e)); /* the last bytes pass the hash here */
     print_hash(XXH3_128bits_digest(w->hash), w->written[file].hex);
     w->written[file].is_written = true;
     return TG_OK;
@@ -514,19 +516,20 @@ tg_status tg_artifact_writer_end(tg_artifact_writer *w, tg_err *e)
 
 tg_status tg_artifact_writer_add(tg_artifact_writer *w, const char *name, tg_str bytes, tg_err *e)
 {
-    tg_out *out;
+    tg_file_writer *out;
     TG_TRY(tg_artifact_writer_begin(w, name, &out, e));
-    TG_TRY(tg_out_write(out, bytes.ptr, bytes.len, e));
+    TG_TRY(tg_file_writer_write(out, bytes.ptr, bytes.len, e));
     return tg_artifact_writer_end(w, e);
 }
 
-tg_status tg_artifact_writer_map(tg_artifact_writer *w, const char *name, tg_map *out, tg_err *e)
+tg_status tg_artifact_writer_map(tg_artifact_writer *w, const char *name, tg_file_map *out,
+                                 tg_err *e)
 {
     int file = find_file(name);
     TG_ASSERT(file >= 0 && w->written[file].is_written);
     char *path = make_path(w, w->new_dir, name);
     if (!path) return tg_fail_nomem(e, strlen(name), "a path");
-    return tg_map_open(out, path, e);
+    return tg_file_map_open(out, path, e);
 }
 
 tg_status tg_artifact_writer_drop(tg_artifact_writer *w, const char *name, tg_err *e)
@@ -594,7 +597,7 @@ tg_status tg_artifact_writer_commit(tg_artifact_writer *w, json_t *json, tg_err 
 void tg_artifact_writer_free(tg_artifact_writer *w)
 {
     if (!w) return;
-    tg_out_abandon(w->out);
+    tg_file_writer_abandon(w->out);
     if (w->tmp) remove_temporary(w, w->tmp);
     tg_lock_release(w->lock);
     tg_mem_free(w->hash);

@@ -30,7 +30,7 @@ typedef struct tg_artifact {
     json_t *json;     /* artifact.json */
     json_t *defaults; /* defaults.json; an empty object when absent */
     tg_program program;
-    tg_map program_map, weights_map, tokenizer_map, template_map, templates_map;
+    tg_file_map program_map, weights_map, tokenizer_map, template_map, templates_map;
     tg_arena arena;
 } tg_artifact;
 
@@ -55,13 +55,13 @@ TG_MUST_USE tg_status tg_artifact_writer_add(tg_artifact_writer *w, const char *
                                              tg_err *e);
 /* A file written in a stream: the caller writes to *out (borrowed) and calls end. */
 TG_MUST_USE tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name,
-                                               tg_out **out, tg_err *e);
+                                               tg_file_writer **out, tg_err *e);
 TG_MUST_USE tg_status tg_artifact_writer_end(tg_artifact_writer *w, tg_err *e);
 /* Removes a file that was written, which may then be written again. */
 TG_MUST_USE tg_status tg_artifact_writer_drop(tg_artifact_writer *w, const char *name, tg_err *e);
 /* Maps a file that was written, to be closed by the caller before commit. */
-TG_MUST_USE tg_status tg_artifact_writer_map(tg_artifact_writer *w, const char *name, tg_map *out,
-                                             tg_err *e);
+TG_MUST_USE tg_status tg_artifact_writer_map(tg_artifact_writer *w, const char *name,
+                                             tg_file_map *out, tg_err *e);
 /* Adds the "files" table to `json` (borrowed), writes it as artifact.json and puts the folder in
  * place. */
 TG_MUST_USE tg_status tg_artifact_writer_commit(tg_artifact_writer *w, json_t *json, tg_err *e);

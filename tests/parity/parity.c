@@ -96,9 +96,9 @@ json_t *parity_load_json(const char *path)
 
 const float *parity_load_npy(const char *path, int64_t *rows, int64_t *cols)
 {
-    tg_map m;
+    tg_file_map m;
     tg_err e = {0};
-    if (tg_map_open(&m, path, &e) != TG_OK) fail_msg("%s", e.msg);
+    if (tg_file_map_open(&m, path, &e) != TG_OK) fail_msg("%s", e.msg);
     assert_memory_equal(m.data, "\x93NUMPY\x01", 7);
     size_t header = (size_t)(m.data[8] | m.data[9] << 8);
     char text[512] = {0};

@@ -26,7 +26,7 @@ typedef struct sequence {
 /* What transformers says. */
 typedef struct expected {
     json_t *json;
-    tg_map map;
+    tg_file_map map;
     tg_arena arena;
     tg_safetensors tensors;
     bool is_seen[1024]; /* a value inside that was compared */
@@ -60,7 +60,8 @@ static void open_expected(expected *x, const char *folder)
         to->n_prompt = (int32_t)json_integer_value(json_object_get(s, "prompt"));
         assert_true(to->n_prompt > 0 && to->n_prompt <= to->n && to->n_greedy > 0);
     }
-    if (tg_map_open(&x->map, tg_path_join(&path, folder, "expected.safetensors"), &e) != TG_OK ||
+    if (tg_file_map_open(&x->map, tg_path_join(&path, folder, "expected.safetensors"), &e) !=
+            TG_OK ||
         tg_safetensors_parse(&x->tensors, &x->arena, x->map.data, x->map.n_bytes, folder, &e) !=
             TG_OK)
         fail_msg("%s", e.msg);
@@ -71,7 +72,7 @@ static void open_expected(expected *x, const char *folder)
 static void close_expected(expected *x)
 {
     tg_arena_deinit(&x->arena);
-    tg_map_close(&x->map);
+    tg_file_map_close(&x->map);
     json_decref(x->json);
 }
 

@@ -93,7 +93,7 @@ static const json_t *find_prompt(const json_t *golden, const char *name)
 }
 
 /* The committed row of logits after the last id of a prompt. */
-static const float *find_row(const json_t *golden, const tg_map *npy, const char *name,
+static const float *find_row(const json_t *golden, const tg_file_map *npy, const char *name,
                              int32_t n_ids)
 {
     const json_t *rows = json_object_get(golden, "rows");
@@ -130,13 +130,13 @@ static void check_model(const char *name, const char *model_path)
     char path[256];
     tg_err e = {0};
     json_t *golden = NULL;
-    tg_map npy;
+    tg_file_map npy;
     tg_checkpoint *c = NULL;
     int32_t ids[EXPECTED_MAX_IDS], n = 0;
     snprintf(path, sizeof path, "tests/golden/%s.json", name);
     if (tg_json_load(&golden, path, &e) != TG_OK) fail_msg("%s", e.msg);
     snprintf(path, sizeof path, "tests/golden/%s.logits.npy", name);
-    if (tg_map_open(&npy, path, &e) != TG_OK) fail_msg("%s", e.msg);
+    if (tg_file_map_open(&npy, path, &e) != TG_OK) fail_msg("%s", e.msg);
     const json_t *prompt = find_prompt(golden, prompt_name), *list = json_object_get(prompt, "ids");
     for (; n < (int32_t)json_array_size(list); n++)
         ids[n] = (int32_t)json_integer_value(json_array_get(list, (size_t)n));
@@ -158,7 +158,7 @@ static void check_model(const char *name, const char *model_path)
     oracle_free(logits);
     tg_mem_free(o);
     tg_checkpoint_close(c);
-    tg_map_close(&npy);
+    tg_file_map_close(&npy);
     json_decref(golden);
 }
 

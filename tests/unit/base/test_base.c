@@ -309,14 +309,14 @@ static void a_saved_file_replaces_the_old_one_whole(void **state)
     e = (tg_err){0};
     assert_int_equal(tg_file_save("/dev/full/x", TG_STR("x"), &e), TG_E_IO);
 
-    tg_map m;
+    tg_file_map m;
     e = (tg_err){0};
-    assert_int_equal(tg_map_open(&m, dir, &e), TG_E_IO);
+    assert_int_equal(tg_file_map_open(&m, dir, &e), TG_E_IO);
     assert_non_null(strstr(e.msg, "is not a regular file"));
     e = (tg_err){0};
-    assert_int_equal(tg_map_open(&m, path.ptr, &e), TG_OK);
+    assert_int_equal(tg_file_map_open(&m, path.ptr, &e), TG_OK);
     assert_int_equal(m.n_bytes, 3);
-    tg_map_close(&m);
+    tg_file_map_close(&m);
     assert_int_equal(tg_path_remove(dir, &e), TG_OK);
     assert_false(tg_path_exists(dir));
     tg_buf_deinit(&path);
@@ -330,32 +330,32 @@ static void a_file_is_its_pieces_whatever_their_sizes(void **state)
     (void)state;
     static const size_t sizes[] = {1, 4096, (2 << 20) - 4097, 3 << 20, 0, 5 << 20, 77, 2 << 20};
     tg_err e = {0};
-    tg_out *o;
-    tg_map m;
+    tg_file_writer *o;
+    tg_file_map m;
     char path[] = "/tmp/tg-base-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
     uint8_t *bytes = tg_mem_new(5 << 20);
     assert_non_null(bytes);
-    assert_int_equal(tg_out_open(&o, path, &e), TG_OK);
+    assert_int_equal(tg_file_writer_open(&o, path, &e), TG_OK);
     size_t n_all = 0;
     for (size_t i = 0; i < TG_COUNT(sizes); n_all += sizes[i++]) {
         for (size_t k = 0; k < sizes[i]; k++)
             bytes[k] = (uint8_t)((n_all + k) * 2654435761u >> 13);
-        assert_int_equal(tg_out_write(o, bytes, sizes[i], &e), TG_OK);
-        assert_int_equal(tg_out_n_bytes(o), n_all + sizes[i]);
+        assert_int_equal(tg_file_writer_write(o, bytes, sizes[i], &e), TG_OK);
+        assert_int_equal(tg_file_writer_n_bytes(o), n_all + sizes[i]);
     }
-    assert_int_equal(tg_out_close(o, &e), TG_OK);
-    assert_int_equal(tg_map_open(&m, path, &e), TG_OK);
+    assert_int_equal(tg_file_writer_close(o, &e), TG_OK);
+    assert_int_equal(tg_file_map_open(&m, path, &e), TG_OK);
     assert_int_equal(m.n_bytes, n_all);
-    tg_map_expect_stream(&m);
+    tg_file_map_expect_stream(&m);
     for (size_t i = 0; i < n_all; i++)
         if (m.data[i] != (uint8_t)(i * 2654435761u >> 13)) fail_msg("byte %zu differs", i);
-    tg_map_expect_few(&m); /* the bytes stay what they were */
+    tg_file_map_expect_few(&m); /* the bytes stay what they were */
     for (size_t i = 0; i < n_all; i += 4095)
         if (m.data[i] != (uint8_t)(i * 2654435761u >> 13)) fail_msg("byte %zu differs", i);
-    tg_map_close(&m);
+    tg_file_map_close(&m);
     unlink(path);
     tg_mem_free(bytes);
 }
@@ -373,32 +373,32 @@ static void a_watcher_sees_what_the_file_gets_and_let_go_pages_return(void **sta
     assert_non_null(mkdtemp(dir));
     tg_buf path = {0}, seen = {0}, want = {0};
     tg_err e = {0};
-    tg_out *o;
+    tg_file_writer *o;
     tg_path_join(&path, dir, "a");
-    assert_int_equal(tg_out_open(&o, path.ptr, &e), TG_OK);
-    tg_out_watch(o, watch_into_buf, &seen);
+    assert_int_equal(tg_file_writer_open(&o, path.ptr, &e), TG_OK);
+    tg_file_writer_watch(o, watch_into_buf, &seen);
     for (size_t n = 1; n < 6000000; n *= 5) { /* up to beyond the buffer: 9.8 MB in all */
         size_t at = want.len;
         for (size_t i = 0; i < n; i++)
             tg_buf_add_byte(&want, (char)(at + i * 7 % 251));
-        assert_int_equal(tg_out_write(o, want.ptr + at, n, &e), TG_OK);
+        assert_int_equal(tg_file_writer_write(o, want.ptr + at, n, &e), TG_OK);
     }
-    assert_int_equal(tg_out_pad(o, 4096, &e), TG_OK);
+    assert_int_equal(tg_file_writer_pad(o, 4096, &e), TG_OK);
     while (want.len % 4096)
         tg_buf_add_byte(&want, 0);
-    assert_int_equal(tg_out_n_bytes(o), want.len);
-    assert_int_equal(tg_out_close(o, &e), TG_OK);
+    assert_int_equal(tg_file_writer_n_bytes(o), want.len);
+    assert_int_equal(tg_file_writer_close(o, &e), TG_OK);
     assert_int_equal(seen.len, want.len);
     assert_memory_equal(seen.ptr, want.ptr, want.len);
 
-    tg_map m;
-    assert_int_equal(tg_map_open(&m, path.ptr, &e), TG_OK);
+    tg_file_map m;
+    assert_int_equal(tg_file_map_open(&m, path.ptr, &e), TG_OK);
     assert_int_equal(m.n_bytes, want.len);
     assert_memory_equal(m.data, want.ptr, want.len);
-    tg_map_release(&m, m.data + 5000, 100000);
-    tg_map_release(&m, m.data, m.n_bytes);
+    tg_file_map_release(&m, m.data + 5000, 100000);
+    tg_file_map_release(&m, m.data, m.n_bytes);
     assert_memory_equal(m.data, want.ptr, want.len);
-    tg_map_close(&m);
+    tg_file_map_close(&m);
     assert_int_equal(tg_path_remove(dir, &e), TG_OK);
     tg_buf_deinit(&path);
     tg_buf_deinit(&seen);

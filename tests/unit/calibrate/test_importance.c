@@ -19,21 +19,21 @@ typedef struct calibrated {
 } calibrated;
 
 /* The packed float weights, through a file as an export does it. */
-static tg_status pack(const calibrated *t, tg_map *out, tg_err *e)
+static tg_status pack(const calibrated *t, tg_file_map *out, tg_err *e)
 {
     const char *path = save_file(t->dir, "weights", "", 0);
-    tg_out *o;
-    TG_TRY(tg_out_open(&o, path, e));
+    tg_file_writer *o;
+    TG_TRY(tg_file_writer_open(&o, path, e));
     TG_TRY(tg_pack_write(&t->importance.floats.program, t->loaded, NULL, o, NULL, NULL, e));
-    TG_TRY(tg_out_close(o, e));
-    return tg_map_open(out, path, e);
+    TG_TRY(tg_file_writer_close(o, e));
+    return tg_file_map_open(out, path, e);
 }
 
 /* The tiny model calibrated by n ids from all over its vocabulary, in chunks of 48. */
 static void calibrate(calibrated *t, int n)
 {
     tg_err e = {0};
-    tg_map weights = {0};
+    tg_file_map weights = {0};
     memset(t, 0, sizeof *t);
     t->dir = make_folder();
     t->config = (tg_export_config){
@@ -52,7 +52,7 @@ static void calibrate(calibrated *t, int n)
     if (s == TG_OK)
         s = tg_importance_run(&t->importance, weights.data, (tg_calibration_ids){t->ids, (size_t)n},
                               &e);
-    tg_map_close(&weights);
+    tg_file_map_close(&weights);
     if (s != TG_OK) fail_msg("%s", e.msg);
 }
 

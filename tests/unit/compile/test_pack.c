@@ -10,7 +10,7 @@
 typedef struct written {
     opened o;
     tg_compiled compiled;
-    tg_map file;
+    tg_file_map file;
     char dir[64];
 } written;
 
@@ -34,13 +34,13 @@ static bool see_progress(void *context, int64_t done, int64_t total)
 static tg_status write_file(const tg_compiled *c, const tg_loaded_checkpoint *b, const char *path,
                             watch *w, tg_err *e)
 {
-    tg_out *out = NULL;
-    if (tg_out_open(&out, path, e) != TG_OK) fail_msg("%s", e->msg);
+    tg_file_writer *out = NULL;
+    if (tg_file_writer_open(&out, path, e) != TG_OK) fail_msg("%s", e->msg);
     tg_status s = tg_pack_write(&c->program, b, NULL, out, w ? see_progress : NULL, w, e);
     if (s != TG_OK)
-        tg_out_abandon(out);
+        tg_file_writer_abandon(out);
     else
-        s = tg_out_close(out, e);
+        s = tg_file_writer_close(out, e);
     return s;
 }
 
@@ -54,13 +54,13 @@ static written write_tiny(const char *name, tg_weights_mode mode)
     strcpy(w.dir, make_folder());
     snprintf(path, sizeof path, "%s/weights.0.bin", w.dir);
     if (write_file(&w.compiled, w.o.b, path, NULL, &e) != TG_OK) fail_msg("%s", e.msg);
-    if (tg_map_open(&w.file, path, &e) != TG_OK) fail_msg("%s", e.msg);
+    if (tg_file_map_open(&w.file, path, &e) != TG_OK) fail_msg("%s", e.msg);
     return w;
 }
 
 static void close_written(written *w)
 {
-    tg_map_close(&w->file);
+    tg_file_map_close(&w->file);
     tg_compiled_deinit(&w->compiled);
     close_opened(&w->o);
     remove_folder(w->dir);
@@ -199,18 +199,18 @@ static void what_stands_before_in_the_file_stays(void **state)
     written w = write_tiny("llama-mqa", TG_WEIGHTS_AUTO);
     char path[128];
     tg_err e = {0};
-    tg_out *out = NULL;
-    tg_map map;
+    tg_file_writer *out = NULL;
+    tg_file_map map;
     snprintf(path, sizeof path, "%s/with-head", w.dir);
-    assert_int_equal(tg_out_open(&out, path, &e), TG_OK);
-    assert_int_equal(tg_out_write(out, "head", 4, &e), TG_OK);
+    assert_int_equal(tg_file_writer_open(&out, path, &e), TG_OK);
+    assert_int_equal(tg_file_writer_write(out, "head", 4, &e), TG_OK);
     assert_int_equal(tg_pack_write(&w.compiled.program, w.o.b, NULL, out, NULL, NULL, &e), TG_OK);
-    assert_int_equal(tg_out_close(out, &e), TG_OK);
-    assert_int_equal(tg_map_open(&map, path, &e), TG_OK);
+    assert_int_equal(tg_file_writer_close(out, &e), TG_OK);
+    assert_int_equal(tg_file_map_open(&map, path, &e), TG_OK);
     assert_int_equal(map.n_bytes, 4 + w.file.n_bytes);
     assert_memory_equal(map.data, "head", 4);
     assert_memory_equal(map.data + 4, w.file.data, w.file.n_bytes);
-    tg_map_close(&map);
+    tg_file_map_close(&map);
     close_written(&w);
 }
 
@@ -237,9 +237,9 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state)
     written w = write_tiny("llama-mqa", TG_WEIGHTS_AUTO);
     char path[128];
     tg_err e = {0};
-    tg_out *out = NULL;
+    tg_file_writer *out = NULL;
     snprintf(path, sizeof path, "%s/again", w.dir);
-    assert_int_equal(tg_out_open(&out, path, &e), TG_OK);
+    assert_int_equal(tg_file_writer_open(&out, path, &e), TG_OK);
     int64_t before = tg_mem_n_alive();
     for (int64_t n = 0; n < 3; n++) { /* the list, the batches and their bytes: all there is */
         tg_err failed = {0};
@@ -249,7 +249,7 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state)
         assert_int_equal(s, TG_E_NOMEM);
         assert_int_equal(tg_mem_n_alive(), before);
     }
-    tg_out_abandon(out);
+    tg_file_writer_abandon(out);
     close_written(&w);
 }
 

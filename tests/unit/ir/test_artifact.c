@@ -28,13 +28,13 @@ static void assert_ok(tg_status s, const tg_err *e)
 
 static void add_weights(tg_artifact_writer *w, const tg_program *p)
 {
-    tg_out *out;
+    tg_file_writer *out;
     tg_err e = {0};
     assert_ok(tg_artifact_writer_begin(w, "weights.0.bin", &out, &e), &e);
     for (int64_t i = 0; i < p->weights_bytes / 64; i++) {
         uint8_t line[64];
         memset(line, (int)(i & 0xff), sizeof line);
-        assert_ok(tg_out_write(out, line, sizeof line, &e), &e);
+        assert_ok(tg_file_writer_write(out, line, sizeof line, &e), &e);
     }
     assert_ok(tg_artifact_writer_end(w, &e), &e);
 }
@@ -410,7 +410,7 @@ static void every_refused_allocation_leaves_neither_memory_nor_files(void **stat
         handmade h;
         tg_buf block = {0};
         json_t *json = NULL;
-        tg_out *out;
+        tg_file_writer *out;
         tg_artifact *a = NULL;
         hand_make(&h);
         e = (tg_err){0};
@@ -422,7 +422,7 @@ static void every_refused_allocation_leaves_neither_memory_nor_files(void **stat
         if (s == TG_OK) s = tg_artifact_writer_add(w, "program.bin", tg_buf_str(&block), &e);
         if (s == TG_OK) s = tg_artifact_writer_begin(w, "weights.0.bin", &out, &e);
         for (int64_t i = 0; s == TG_OK && i < h.program.weights_bytes; i++)
-            s = tg_out_write(out, "w", 1, &e);
+            s = tg_file_writer_write(out, "w", 1, &e);
         if (s == TG_OK) s = tg_artifact_writer_end(w, &e);
         if (s == TG_OK) s = tg_artifact_writer_commit(w, json, &e);
         if (s == TG_OK) s = tg_artifact_open(&a, path, &e);

@@ -82,17 +82,17 @@ static char *copy_text(tg_str s)
 
 static char *load_gguf_template(const char *path)
 {
-    tg_map m;
+    tg_file_map m;
     tg_arena a = {0};
     tg_gguf g;
     tg_str s;
     tg_err e = {0};
-    if (tg_map_open(&m, path, &e) != TG_OK) return NULL;
+    if (tg_file_map_open(&m, path, &e) != TG_OK) return NULL;
     assert_int_equal(tg_gguf_parse(&g, &a, m.data, m.n_bytes, path, &e), TG_OK);
     assert_int_equal(tg_gguf_get_str(&g, "tokenizer.chat_template", &s, NULL, &e), TG_OK);
     char *text = copy_text(s);
     tg_arena_deinit(&a);
-    tg_map_close(&m);
+    tg_file_map_close(&m);
     return text;
 }
 

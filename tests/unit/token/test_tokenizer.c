@@ -387,7 +387,7 @@ static void read_gguf(tg_gguf_vocab *v, const tg_gguf *g, tg_arena *a)
 static bool open_model(subject *s, const char *dir, const char *name)
 {
     tg_buf path = {0};
-    tg_map map;
+    tg_file_map map;
     tg_arena a = {0};
     tg_gguf g;
     tg_gguf_vocab v;
@@ -396,13 +396,13 @@ static bool open_model(subject *s, const char *dir, const char *name)
     bool is_there = tg_path_is_file(tg_buf_cstr(&path));
     if (is_there) {
         *s = (subject){0};
-        if (tg_map_open(&map, tg_buf_cstr(&path), &e) != TG_OK ||
+        if (tg_file_map_open(&map, tg_buf_cstr(&path), &e) != TG_OK ||
             tg_gguf_parse(&g, &a, map.data, map.n_bytes, tg_buf_cstr(&path), &e) != TG_OK)
             fail_msg("%s", e.msg);
         read_gguf(&v, &g, &a);
         if (tg_tokenizer_compile_gguf(&s->blob, &v, &e) != TG_OK) fail_msg("%s", e.msg);
         tg_arena_deinit(&a);
-        tg_map_close(&map);
+        tg_file_map_close(&map);
         open_subject(s);
     }
     tg_buf_deinit(&path);
