@@ -20,7 +20,7 @@ static const tg_dense absent = {
 };
 
 static const tg_number_row numbers[] = {
-    {"logit_scale", "*.logit_scale", offsetof(tg_hparams, logit_scale), false},
+    {"logit_scale", "*.logit_scale", offsetof(tg_hparams, logit_scale), false, true},
 };
 
 static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,

@@ -20,15 +20,8 @@ static const tg_dense absent = {
 };
 
 static const tg_number_row numbers[] = {
-    {"logit_scale", "*.logit_scale", offsetof(tg_hparams, logit_scale), false},
+    {"logit_scale", "*.logit_scale", offsetof(tg_hparams, logit_scale), false, true},
 };
-
-/* Three layers of four where nothing says which; GGUF files never do. */
-static void set_pattern(tg_hparams *h, int32_t pattern)
-{
-    for (int32_t l = 0; l < h->n_layers; l++)
-        h->is_sliding[l] = (l + 1) % pattern != 0;
-}
 
 static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_err *e)
 {
@@ -49,7 +42,7 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, t
     TG_TRY(
         tg_config_get_i32(c, "sliding_window_pattern", 1, TG_MAX_LAYERS, &pattern, &is_present, e));
     TG_TRY(tg_hparams_read_window(h, c, ck, 4096, true, &has_types, e));
-    if (!has_types) set_pattern(h, pattern);
+    if (!has_types) tg_hparams_set_pattern(h, pattern);
     return TG_OK;
 }
 
@@ -60,10 +53,13 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
     TG_TRY(tg_dense_read(h, c, ck, &absent, a, e));
     h->logit_scale = 0.0625f;
     TG_TRY(tg_hparams_read_numbers(h, c, numbers, TG_COUNT(numbers), e));
-    if (tg_config_get_kind(c) == TG_CHECKPOINT_HF)
+    if (tg_config_get_kind(c) == TG_CHECKPOINT_HF) {
         TG_TRY(read_hf(h, c, ck, e));
-    else
-        set_pattern(h, 4);
+    } else {
+        TG_TRY(
+            tg_config_get_i32(c, "*.attention.sliding_window", 1, INT32_MAX, &h->window, NULL, e));
+        TG_TRY(tg_hparams_read_gguf_pattern(h, c, 4, e));
+    }
     for (int32_t l = 0; l < h->n_layers; l++)
         h->has_no_rope[l] = !h->is_sliding[l];
     return TG_OK;

@@ -56,11 +56,16 @@ static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
     for (int32_t l = 0; l < h->n_layers; l++)
         h->is_sliding[l] = h->window > 0;
     (void)tg_config_has(c, "*.expert_used_count"); /* 0 beside expert_count 0 */
+    /* llama.cpp takes the whole head, the class a part: the file must say. */
+    int32_t rotary_dim;
+    if (absent->rotary_part > 0)
+        TG_TRY(tg_config_get_i32(c, "*.rope.dimension_count", 2, TG_MAX_ROTARY_DIM, &rotary_dim,
+                                 NULL, e));
     return tg_rope_read_gguf(&h->ropes[0], h, c, ck, absent->rope_theta, a, e);
 }
 
 /* max_position_embeddings is what the model was made for: most often with its scaling, but Qwen's
- * papers add YaRN to a config that still says the original length. */
+ * README adds YaRN to a config that still says the original length. */
 static void find_limit(tg_hparams *h)
 {
     const tg_rope_spec *r = &h->ropes[0];

@@ -36,11 +36,8 @@ static tg_status read_softcap(float *softcap, tg_config *c, const tg_checkpoint 
     double value = tg_checkpoint_names_key(ck, hf) ? 0 : absent;
     bool is_present = false;
     TG_TRY(tg_config_get_f64(c, key, &value, &is_present, e));
-    if (is_present && !(value > 0))
-        return tg_fail(e, TG_E_CORRUPT, "%s: %s is %g, but must be greater than 0.",
-                       tg_config_get_file(c), key, value);
     *softcap = (float)value;
-    return TG_OK;
+    return is_present ? tg_config_check_float(c, key, value, softcap, e) : TG_OK;
 }
 
 static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
@@ -52,10 +49,7 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, t
     h->is_tied = true;
     TG_TRY(tg_config_get_bool(c, "tie_word_embeddings", &h->is_tied, &is_present, e));
     TG_TRY(tg_config_get_f64(c, "query_pre_attn_scalar", &scalar, &is_present, e));
-    if (!(scalar > 0))
-        return tg_fail(e, TG_E_CORRUPT,
-                       "%s: query_pre_attn_scalar is %g, but must be greater than 0.",
-                       tg_config_get_file(c), scalar);
+    TG_TRY(tg_config_check_float(c, "query_pre_attn_scalar", scalar, &h->attn_scale, e));
     h->attn_scale = (float)(1 / sqrt(scalar));
     /* Older names, which transformers does not read. */
     tg_config_ignore(c, "hidden_act");
@@ -75,8 +69,7 @@ static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
                            tg_err *e)
 {
     TG_TRY(tg_hparams_check_values(h, c, e));
-    for (int32_t l = 0; l < h->n_layers; l++)
-        h->is_sliding[l] = l % 2 == 0;
+    TG_TRY(tg_hparams_read_gguf_pattern(h, c, 2, e));
     h->act = 1; /* gelu_tanh: no Gemma has another, and the file does not say */
     /* query_pre_attn_scalar is not in the file. It is the head size but for the 27B model, known by
      * its 46 layers, where it is D / heads (144); llama.cpp decides in the same way. */

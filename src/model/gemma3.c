@@ -62,13 +62,6 @@ static const tg_refusal hf_refusals[] = {
 /* Five sliding layers, then a global one: the pattern of every released Gemma 3. */
 enum { DEFAULT_PATTERN = 6 };
 
-/* Every pattern-th layer is global. */
-static void set_pattern(tg_hparams *h, int32_t pattern)
-{
-    for (int32_t l = 0; l < h->n_layers; l++)
-        h->is_sliding[l] = (l + 1) % pattern != 0;
-}
-
 static tg_status read_hf_layers(tg_hparams *h, tg_config *c, tg_err *e)
 {
     int32_t pattern = DEFAULT_PATTERN;
@@ -77,7 +70,7 @@ static tg_status read_hf_layers(tg_hparams *h, tg_config *c, tg_err *e)
     TG_TRY(tg_config_get_i32(c, "sliding_window", 1, INT32_MAX, &h->window, &is_present, e));
     TG_TRY(
         tg_config_get_i32(c, "sliding_window_pattern", 1, TG_MAX_LAYERS, &pattern, &is_present, e));
-    set_pattern(h, pattern);
+    tg_hparams_set_pattern(h, pattern);
     /* What newer configs keep of the pattern when they write layer_types, which wins. */
     tg_config_ignore(c, "_sliding_window_pattern");
     return tg_hparams_read_layer_types(h, c, &is_present, e);
@@ -116,10 +109,7 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, tg_arena *a, tg_err *e)
     h->is_tied = true;
     TG_TRY(tg_config_get_bool(c, "tie_word_embeddings", &h->is_tied, &is_present, e));
     TG_TRY(tg_config_get_f64(c, "query_pre_attn_scalar", &scalar, &is_present, e));
-    if (!(scalar > 0))
-        return tg_fail(e, TG_E_CORRUPT,
-                       "%s: query_pre_attn_scalar is %g, but must be greater than 0.",
-                       tg_config_get_file(c), scalar);
+    TG_TRY(tg_config_check_float(c, "query_pre_attn_scalar", scalar, &h->attn_scale, e));
     h->attn_scale = (float)(1 / sqrt(scalar));
     /* Settings of images, and an older name of the activation. */
     static const char *const ignored[] = {
@@ -133,30 +123,12 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, tg_arena *a, tg_err *e)
     return read_hf_ropes(h, c, a, e);
 }
 
-/* No window: every layer is global, and the second rotary table is not there. */
+/* A window of 0: every layer is global, and the second rotary table is not there. Without the key
+ * llama.cpp takes 0 and the class 4096, so the file must say. */
 static tg_status read_gguf_layers(tg_hparams *h, tg_config *c, tg_err *e)
 {
-    const bool *list = NULL;
-    int32_t n = 0, pattern = DEFAULT_PATTERN;
-    bool is_present = false;
-    TG_TRY(tg_config_get_i32(c, "*.attention.sliding_window", 0, INT32_MAX, &h->window, &is_present,
-                             e));
-    if (h->window == 0) return TG_OK;
-
-    /* One number or one flag per layer: ggml reads both. */
-    const char *key = "*.attention.sliding_window_pattern";
-    if (tg_config_get_i32(c, key, 1, TG_MAX_LAYERS, &pattern, &is_present, NULL) == TG_OK) {
-        set_pattern(h, pattern);
-        return TG_OK;
-    }
-    TG_TRY(tg_config_get_bools(c, key, &list, &n, NULL, e));
-    if (n != h->n_layers)
-        return tg_fail(e, TG_E_CORRUPT,
-                       "%s: attention.sliding_window_pattern has %d entries for %d layers.",
-                       tg_config_get_file(c), n, h->n_layers);
-    for (int32_t l = 0; l < n; l++)
-        h->is_sliding[l] = list[l];
-    return TG_OK;
+    TG_TRY(tg_config_get_i32(c, "*.attention.sliding_window", 0, INT32_MAX, &h->window, NULL, e));
+    return h->window ? tg_hparams_read_gguf_pattern(h, c, DEFAULT_PATTERN, e) : TG_OK;
 }
 
 static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,

@@ -21,10 +21,15 @@ static const tg_dense absent = {
 /* clang-format off */
 #define FIELD(name) offsetof(tg_hparams, name)
 static const tg_number_row numbers[] = {
-    {"embedding_multiplier", "*.embedding_scale", FIELD(embed_scale), false},
-    {"attention_multiplier", "*.attention.scale", FIELD(attn_scale), false},
-    {"residual_multiplier", "*.residual_scale", FIELD(residual_scale), false},
-    {"logits_scaling", "*.logit_scale", FIELD(logit_scale), true}, /* divides in both formats */
+    {"embedding_multiplier", "*.embedding_scale", FIELD(embed_scale), false, false},
+    {"attention_multiplier", "*.attention.scale", FIELD(attn_scale), false, false},
+    {"residual_multiplier", "*.residual_scale", FIELD(residual_scale), false, false},
+    {"logits_scaling", "*.logit_scale", FIELD(logit_scale), true,
+     true}, /* divides in both formats */
+};
+
+static const tg_refusal gguf_refusals[] = {
+    {"*.rope.scaling.finetuned", TG_REFUSE_FALSE, 0, "every layer rotates"},
 };
 /* clang-format on */
 
@@ -32,8 +37,12 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
                               tg_err *e)
 {
     TG_TRY(tg_dense_read(h, c, ck, &absent, a, e));
-    /* A config.json without attention_multiplier means 1, a GGUF file the head size. */
-    if (tg_config_get_kind(c) == TG_CHECKPOINT_HF) h->attn_scale = 1;
+    /* A config.json without attention_multiplier means 1, a GGUF file the head size. llama.cpp
+     * takes rope.scaling.finetuned as a switch of rotation for this family. */
+    if (tg_config_get_kind(c) == TG_CHECKPOINT_HF)
+        h->attn_scale = 1;
+    else
+        TG_TRY(tg_config_refuse(c, gguf_refusals, TG_COUNT(gguf_refusals), e));
     return tg_hparams_read_numbers(h, c, numbers, TG_COUNT(numbers), e);
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "ir/infer.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -39,24 +40,47 @@ tg_status tg_hparams_read_rows(tg_hparams *h, tg_config *c, const tg_key_row *ro
     return TG_OK;
 }
 
+tg_status tg_config_check_float(const tg_config *c, const char *key, double value, float *out,
+                                tg_err *e)
+{
+    float x = (float)value;
+    if (!(x >= FLT_MIN && x <= FLT_MAX)) /* NaN too */
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: %s is %g, but must be greater than 0 and a number that float32 holds.",
+                       tg_config_get_file(c), key, value);
+    *out = x;
+    return TG_OK;
+}
+
 tg_status tg_hparams_read_numbers(tg_hparams *h, tg_config *c, const tg_number_row *rows, int32_t n,
                                   tg_err *e)
 {
-    for (int32_t i = 0; i < n; i++) {
+    tg_buf absent = {0};
+    tg_status s = TG_OK;
+    for (int32_t i = 0; i < n && s == TG_OK; i++) {
         const tg_number_row *r = &rows[i];
         const char *key = is_gguf(c) ? r->gguf : r->hf;
+        bool is_needed = is_gguf(c) && r->is_gguf_needed, is_present = false;
         double value = 0;
-        bool is_present = false;
-        if (key) TG_TRY(tg_config_get_f64(c, key, &value, &is_present, e));
-        if (!is_present) continue;
-        /* Zero would silence a part of the model, or divide by it. */
-        if (!(value > 0))
-            return tg_fail(e, TG_E_CORRUPT, "%s: %s is %g, but must be greater than 0.",
-                           tg_config_get_file(c), key, value);
-        float field = (float)(r->is_inverse ? 1 / value : value);
-        memcpy((char *)h + r->field, &field, sizeof field);
+        float field;
+        memcpy(&field, (char *)h + r->field, sizeof field);
+        if (key) s = tg_config_get_f64(c, key, &value, is_needed ? NULL : &is_present, e);
+        if (s != TG_OK || !key) continue;
+        if (is_present || is_needed) {
+            s = tg_config_check_float(c, key, value, &field, e);
+            if (s == TG_OK && r->is_inverse)
+                s = tg_config_check_float(c, key, 1 / value, &field, e);
+            memcpy((char *)h + r->field, &field, sizeof field);
+        } else if (is_gguf(c)) {
+            tg_buf_printf(&absent, "%s%s (%g is used)", absent.len ? ", " : "", key + 2,
+                          (double)field);
+        }
     }
-    return TG_OK;
+    if (s == TG_OK && absent.len)
+        tg_log_warn("%s: does not say %s, as llama.cpp does then", tg_config_get_file(c),
+                    tg_buf_cstr(&absent));
+    tg_buf_deinit(&absent);
+    return s;
 }
 
 /* clang-format off */
@@ -128,8 +152,7 @@ tg_status tg_hparams_read_eps(tg_hparams *h, tg_config *c, double absent, tg_err
     if (!(eps > 0 && eps < 1))
         return tg_fail(e, TG_E_CORRUPT, "%s: %s is %g, but must lie between 0 and 1.",
                        tg_config_get_file(c), key, eps);
-    h->norm_eps = (float)eps;
-    return TG_OK;
+    return tg_config_check_float(c, key, eps, &h->norm_eps, e);
 }
 
 tg_status tg_hparams_read_act(tg_hparams *h, tg_config *c, const char *key, const char *absent,
@@ -193,6 +216,32 @@ tg_status tg_hparams_read_layer_types(tg_hparams *h, tg_config *c, bool *is_pres
                            tg_config_get_file(c), l, (int)TG_MIN(types[l].len, (size_t)60),
                            types[l].ptr);
     }
+    return TG_OK;
+}
+
+void tg_hparams_set_pattern(tg_hparams *h, int32_t pattern)
+{
+    for (int32_t l = 0; l < h->n_layers; l++)
+        h->is_sliding[l] = (l + 1) % pattern != 0;
+}
+
+tg_status tg_hparams_read_gguf_pattern(tg_hparams *h, tg_config *c, int32_t pattern, tg_err *e)
+{
+    static const char key[] = "*.attention.sliding_window_pattern";
+    const bool *list = NULL;
+    int32_t n = 0;
+    bool is_present = false;
+    if (tg_config_get_i32(c, key, 1, TG_MAX_LAYERS, &pattern, &is_present, NULL) == TG_OK) {
+        tg_hparams_set_pattern(h, pattern);
+        return TG_OK;
+    }
+    TG_TRY(tg_config_get_bools(c, key, &list, &n, NULL, e));
+    if (n != h->n_layers)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: attention.sliding_window_pattern has %d entries for %d layers.",
+                       tg_config_get_file(c), n, h->n_layers);
+    for (int32_t l = 0; l < n; l++)
+        h->is_sliding[l] = list[l];
     return TG_OK;
 }
 
@@ -327,6 +376,12 @@ static const tg_refusal gguf_refusals[] = {
     {"*.attn_logit_softcapping", TG_REFUSE_UNLESS, 0, "scores are not capped"},
     {"*.final_logit_softcapping", TG_REFUSE_UNLESS, 0, "logits are not capped"},
     {"*.use_parallel_residual", TG_REFUSE_TRUE, 0, "attention comes before the feed-forward"},
+    {"*.rope.freq_base_swa", TG_REFUSE_PRESENT, 0, "all layers share one rotary table"},
+    {"*.rope.dimension_count_swa", TG_REFUSE_PRESENT, 0, "all layers rotate alike"},
+    {"*.attention.key_length_swa", TG_REFUSE_PRESENT, 0, "all layers have one head size"},
+    {"*.attention.value_length_swa", TG_REFUSE_PRESENT, 0, "all layers have one head size"},
+    {"*.rope.scaling.alpha", TG_REFUSE_UNLESS, 0, "theta is not scaled"},
+    {"*.nextn_predict_layers", TG_REFUSE_UNLESS, 0, "every layer is one of the decoder"},
     {"*.rope.dimension_sections", TG_REFUSE_PRESENT, 0, "a position is one number"},
     {"*.pooling_type", TG_REFUSE_UNLESS, 0, "the model must give logits"},
 };

@@ -22,11 +22,18 @@ typedef struct tg_key_row {
 TG_MUST_USE tg_status tg_hparams_read_rows(tg_hparams *h, tg_config *c, const tg_key_row *rows,
                                            int32_t n, tg_err *e);
 
-/* A number above 0 for a float field, which stays as it was when the key is not there. */
+/* `value` as a float that arithmetic can use: above 0, and neither rounded to 0 nor to infinity. */
+TG_MUST_USE tg_status tg_config_check_float(const tg_config *c, const char *key, double value,
+                                            float *out, tg_err *e);
+
+/* A number above 0 for a float field. Where the key is not there: config.json means the field's own
+ * value, the default of the class; a GGUF file must say it where `is_gguf_needed`, and otherwise
+ * one line names all that are absent and what is used. */
 typedef struct tg_number_row {
     const char *hf, *gguf; /* NULL: that format has no such key */
     size_t field;
     bool is_inverse; /* the field is 1 over the number */
+    bool is_gguf_needed;
 } tg_number_row;
 
 TG_MUST_USE tg_status tg_hparams_read_numbers(tg_hparams *h, tg_config *c,
@@ -56,6 +63,13 @@ TG_MUST_USE tg_status tg_hparams_read_vocab(tg_hparams *h, tg_config *c, const t
 /* is_sliding from "layer_types", which wins over any pattern; its length must be n_layers. */
 TG_MUST_USE tg_status tg_hparams_read_layer_types(tg_hparams *h, tg_config *c, bool *is_present,
                                                   tg_err *e);
+
+/* is_sliding of a GGUF file: attention.sliding_window_pattern, a number or a flag for each layer;
+ * without it every pattern-th layer is global. */
+TG_MUST_USE tg_status tg_hparams_read_gguf_pattern(tg_hparams *h, tg_config *c, int32_t pattern,
+                                                   tg_err *e);
+/* Every pattern-th layer is global, the others slide. */
+void tg_hparams_set_pattern(tg_hparams *h, int32_t pattern);
 
 /* Does config.json have the key, be its value null? Where a class has a default, null means none,
  * and absent means the default. */
@@ -89,7 +103,8 @@ TG_MUST_USE tg_status tg_rope_read_hf(tg_rope_spec *out, const tg_hparams *h, tg
  * as in transformers. */
 bool tg_rope_has_scaling(tg_config *c);
 /* The global table of a GGUF file: rope.freq_base, rope.scaling.*, and the tensors rope_freqs,
- * rope_factors_short, rope_factors_long. */
+ * rope_factors_short, rope_factors_long. llama.cpp takes 10000 for an absent freq_base; a family
+ * whose class means another theta must say it. */
 TG_MUST_USE tg_status tg_rope_read_gguf(tg_rope_spec *out, const tg_hparams *h, tg_config *c,
                                         const tg_checkpoint *ck, double theta_absent, tg_arena *a,
                                         tg_err *e);

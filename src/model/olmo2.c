@@ -40,12 +40,8 @@ static const tg_dense absent3 = {
     .act = "silu",
 };
 
-/* Three layers of four where nothing says which. */
-static void set_pattern(tg_hparams *h)
-{
-    for (int32_t l = 0; l < h->n_layers; l++)
-        h->is_sliding[l] = h->window > 0 && (l + 1) % 4 != 0;
-}
+/* Three layers of four slide where nothing says which. */
+enum { PATTERN = 4 };
 
 static tg_status read_hf_olmo3(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,
                                tg_err *e)
@@ -60,15 +56,13 @@ static tg_status read_hf_olmo3(tg_hparams *h, tg_config *c, const tg_checkpoint 
     TG_TRY(tg_dense_read(h, c, ck, &absent3, a, e));
     TG_TRY(tg_rope_read_hf(&h->ropes[1], h, c, &sliding, a, e));
     TG_TRY(tg_hparams_read_window(h, c, ck, 4096, true, &has_types, e));
-    if (!has_types) set_pattern(h);
+    if (!has_types && h->window > 0) tg_hparams_set_pattern(h, PATTERN);
     return TG_OK;
 }
 
 /* OLMo 3's files say olmo2 too: they have a window. What slides is not scaled. */
 static tg_status read_gguf(tg_hparams *h, tg_config *c, tg_err *e)
 {
-    const bool *list = NULL;
-    int32_t n = 0;
     bool is_present = false;
     double theta = h->ropes[0].theta;
     if (h->window == 0) return TG_OK;
@@ -81,15 +75,7 @@ static tg_status read_gguf(tg_hparams *h, tg_config *c, tg_err *e)
                                  .factor = 1,
                                  .attention_factor = 1,
                                  .original_max_positions = h->max_positions};
-    set_pattern(h);
-    TG_TRY(tg_config_get_bools(c, "*.attention.sliding_window_pattern", &list, &n, &is_present, e));
-    if (is_present && n != h->n_layers)
-        return tg_fail(e, TG_E_CORRUPT,
-                       "%s: attention.sliding_window_pattern has %d entries for %d layers.",
-                       tg_config_get_file(c), n, h->n_layers);
-    for (int32_t l = 0; l < n && is_present; l++)
-        h->is_sliding[l] = list[l];
-    return TG_OK;
+    return tg_hparams_read_gguf_pattern(h, c, PATTERN, e);
 }
 
 static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *ck, tg_arena *a,

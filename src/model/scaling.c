@@ -1,14 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0 scaling.c - which rotary table a checkpoint asks for: the
+/* SPDX-License-Identifier: Apache-2.0
+ * scaling.c - which rotary table a checkpoint asks for: the
  * keys of rope_scaling, rope_parameters and GGUF's rope.*, with the defaults that transformers 5
  * and ggml give them. What the numbers mean is rope.c's business. */
 #include "base/log.h"
 #include "model/keys.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { KEY_BYTES = 96 };
+enum { KEY_BYTES = 96, GGUF_THETA = 10000 };
 
 /* "object.name" */
 static const char *make_key(char out[KEY_BYTES], const char *object, const char *name)
@@ -179,9 +181,26 @@ static tg_status read_rotary_dim(tg_rope_spec *r, const tg_hparams *h, tg_config
     return TG_OK;
 }
 
-/* Rules that hold for any kind and source. */
-static tg_status check_spec(const tg_rope_spec *r, tg_config *c, tg_err *e)
+/* The frequencies for texts of `length` tokens, rounded as they will be, must still be numbers that
+ * turn positions: a factor of 1e-320 makes them infinite, one of 1e39 makes them 0. */
+static tg_status check_freqs(const tg_rope_spec *r, const tg_hparams *h, tg_config *c,
+                             int32_t length, tg_err *e)
 {
+    float freqs[TG_MAX_ROTARY_DIM / 2];
+    tg_rope_freqs(r, length, freqs);
+    for (int32_t i = 0; i < r->rotary_dim / 2; i++)
+        if (!(freqs[i] >= FLT_MIN && freqs[i] <= FLT_MAX / (float)h->max_positions))
+            return tg_fail(e, TG_E_CORRUPT,
+                           "%s: the rope settings (theta %g, factor %g) give rotary pair %d a "
+                           "frequency of %g, which float32 cannot use; correct them.",
+                           tg_config_get_file(c), r->theta, r->factor, i, (double)freqs[i]);
+    return TG_OK;
+}
+
+/* Rules that hold for any kind and source. */
+static tg_status check_spec(const tg_rope_spec *r, const tg_hparams *h, tg_config *c, tg_err *e)
+{
+    float factor;
     if (!(r->theta > 1))
         return tg_fail(e, TG_E_CORRUPT, "%s: a rope theta of %g must be greater than 1.",
                        tg_config_get_file(c), r->theta);
@@ -189,7 +208,10 @@ static tg_status check_spec(const tg_rope_spec *r, tg_config *c, tg_err *e)
         return tg_fail(e, TG_E_UNSUPPORTED,
                        "%s: dynamic rope scaling needs more than one rotary pair.",
                        tg_config_get_file(c));
-    return TG_OK;
+    if (r->rotary_dim > TG_MAX_ROTARY_DIM) return TG_OK; /* refused with the head size */
+    TG_TRY(tg_config_check_float(c, "the rope attention factor", r->attention_factor, &factor, e));
+    TG_TRY(check_freqs(r, h, c, 1, e));
+    return check_freqs(r, h, c, h->max_positions, e);
 }
 
 bool tg_rope_has_scaling(tg_config *c)
@@ -231,7 +253,7 @@ tg_status tg_rope_read_hf(tg_rope_spec *r, const tg_hparams *h, tg_config *c, co
         break;
     case TG_ROPE_KIND_COUNT: TG_ASSERT(false && "no kind"); break;
     }
-    return check_spec(r, c, e);
+    return check_spec(r, h, c, e);
 }
 
 /* ---- GGUF */
@@ -271,10 +293,17 @@ static tg_status find_gguf_kind(tg_rope_spec *r, tg_config *c, const tg_checkpoi
     /* Phi-3's files say longrope by the tensors alone. */
     bool has_factors = tg_checkpoint_find_tensor(ck, TG_STR("rope_factors_long.weight"));
     tg_str name = has_factors ? TG_STR("longrope") : TG_STR("linear");
-    bool is_present = false;
-    TG_TRY(tg_config_get_str(c, "*.rope.scaling.type", &name, &is_present, e));
-    TG_TRY(tg_config_get_f64(c, "*.rope.scale_linear", &r->factor, &is_present, e));
-    TG_TRY(tg_config_get_f64(c, "*.rope.scaling.factor", &r->factor, &is_present, e));
+    bool has_type = false, has_old = false, has_factor = false;
+    TG_TRY(tg_config_get_str(c, "*.rope.scaling.type", &name, &has_type, e));
+    TG_TRY(tg_config_get_f64(c, "*.rope.scale_linear", &r->factor, &has_old, e));
+    TG_TRY(tg_config_get_f64(c, "*.rope.scaling.factor", &r->factor, &has_factor, e));
+    bool is_scaled = has_type && (tg_str_is(name, "linear") || tg_str_is(name, "yarn"));
+    if (is_scaled && ((!has_old && !has_factor) || r->factor == 0))
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: rope.scaling.type is %.*s, but rope.scaling.factor is %s; convert the "
+                       "model again.",
+                       tg_config_get_file(c), (int)name.len, name.ptr,
+                       r->factor == 0 ? "0" : "missing");
     if (r->factor == 0) r->factor = 1; /* written by old converters for "no scaling" */
     if (!(r->factor > 0))
         return tg_fail(e, TG_E_CORRUPT, "%s: rope.scaling.factor is %g, but must not be negative.",
@@ -324,6 +353,30 @@ static tg_status read_gguf_yarn(tg_rope_spec *r, tg_config *c, tg_err *e)
     return TG_OK;
 }
 
+/* Tensors and keys that say how positions are stretched must be the ones that this kind uses. */
+static tg_status check_gguf_factors(const tg_rope_spec *r, const tg_hparams *h, tg_config *c,
+                                    const tg_checkpoint *ck, tg_err *e)
+{
+    static const char *const names[] = {"rope_factors_short.weight", "rope_factors_long.weight",
+                                        "rope_freqs.weight"};
+    bool is_longrope = r->kind == TG_ROPE_LONGROPE;
+    for (size_t i = 0; i < TG_COUNT(names); i++) {
+        bool is_used = i == 2 ? !is_longrope && r->kind != TG_ROPE_YARN : is_longrope;
+        if (!is_used && tg_checkpoint_find_tensor(ck, tg_str_from_cstr(names[i])))
+            return tg_fail(e, TG_E_UNSUPPORTED,
+                           "%s: has the tensor %s, which rope.scaling.type does not use; convert "
+                           "the model again.",
+                           tg_config_get_file(c), names[i]);
+    }
+    if (r->kind == TG_ROPE_PLAIN && !r->freqs && r->original_max_positions < h->max_positions)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "%s: rope.scaling.original_context_length is %d and context_length %d, but "
+                       "nothing says how positions are stretched: no rope.scaling.type, and no "
+                       "tensor rope_factors_long.weight; convert the model again.",
+                       tg_config_get_file(c), r->original_max_positions, h->max_positions);
+    return TG_OK;
+}
+
 tg_status tg_rope_read_gguf(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
                             const tg_checkpoint *ck, double theta_absent, tg_arena *a, tg_err *e)
 {
@@ -331,7 +384,8 @@ tg_status tg_rope_read_gguf(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
     r->original_max_positions = h->max_positions;
     r->rotary_dim = h->head_dim;
     bool is_present = false;
-    TG_TRY(tg_config_get_f64(c, "*.rope.freq_base", &r->theta, &is_present, e));
+    TG_TRY(tg_config_get_f64(c, "*.rope.freq_base", &r->theta,
+                             theta_absent == GGUF_THETA ? &is_present : NULL, e));
     TG_TRY(tg_config_get_i32(c, "*.rope.dimension_count", 2, TG_MAX_ROTARY_DIM, &r->rotary_dim,
                              &is_present, e));
     TG_TRY(tg_config_get_i32(c, "*.rope.scaling.original_context_length", 1, INT32_MAX,
@@ -344,8 +398,6 @@ tg_status tg_rope_read_gguf(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
     TG_TRY(find_gguf_kind(r, c, ck, e));
     if (r->kind == TG_ROPE_YARN) TG_TRY(read_gguf_yarn(r, c, e));
     if (r->kind == TG_ROPE_LONGROPE) {
-        TG_TRY(tg_config_get_f64(c, "*.rope.scaling.attn_factor", &r->attention_factor, &is_present,
-                                 e));
         TG_TRY(read_divisors(&r->freqs, r, ck, "rope_factors_short.weight", a, e));
         TG_TRY(read_divisors(&r->long_freqs, r, ck, "rope_factors_long.weight", a, e));
         if (!r->freqs || !r->long_freqs)
@@ -353,15 +405,11 @@ tg_status tg_rope_read_gguf(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
                            "%s: longrope needs the tensors rope_factors_short.weight and "
                            "rope_factors_long.weight.",
                            tg_config_get_file(c));
+        /* 1 in llama.cpp, and a root of logarithms in transformers: the file must say. */
+        TG_TRY(tg_config_get_f64(c, "*.rope.scaling.attn_factor", &r->attention_factor, NULL, e));
     } else {
         TG_TRY(read_divisors(&r->freqs, r, ck, "rope_freqs.weight", a, e));
-        if (r->freqs && r->kind == TG_ROPE_YARN)
-            return tg_fail(e, TG_E_UNSUPPORTED,
-                           "%s: yarn scaling together with a rope_freqs tensor is not supported.",
-                           tg_config_get_file(c));
     }
-    if (!(r->attention_factor > 0))
-        return tg_fail(e, TG_E_CORRUPT, "%s: a rope attention factor of %g must be greater than 0.",
-                       tg_config_get_file(c), r->attention_factor);
-    return check_spec(r, c, e);
+    TG_TRY(check_gguf_factors(r, h, c, ck, e));
+    return check_spec(r, h, c, e);
 }

@@ -238,6 +238,88 @@ static void weights_that_the_config_denies_are_refused_in_every_family(void **st
     close_opened(&o);
 }
 
+/* A key that llama.cpp needs, or for which llama.cpp and transformers take different numbers. */
+static void a_gguf_file_must_say_what_nobody_can_know(void **state)
+{
+    (void)state;
+    static const char *const rows[][4] = {
+        {PARITY "granite-plain", "granite.logit_scale", "granite.logit_scxxx",
+         "granite.logit_scale"},
+        {PARITY "cohere-plain", "command-r.logit_scale", "command-r.logit_scxxx",
+         "command-r.logit_scale"},
+        {PARITY "cohere-plain", "command-r.rope.freq_base", "command-r.rope.freq_bxxx",
+         "command-r.rope.freq_base"},
+        {PARITY "smollm3-plain", "smollm3.rope.freq_base", "smollm3.rope.freq_bxxx",
+         "smollm3.rope.freq_base"},
+        {PARITY "glm4-plain", "glm4.rope.dimension_count", "glm4.rope.dimension_cxxxx",
+         "glm4.rope.dimension_count"},
+        {PARITY "stablelm-plain", "stablelm.rope.dimension_count", "stablelm.rope.dimension_cxxxx",
+         "stablelm.rope.dimension_count"},
+        {PARITY "olmo3-plain", "olmo2.rope.scaling.factor", "olmo2.rope.scaling.fxxxxx",
+         "rope.scaling.factor is missing"},
+        {PARITY "phi3-long", "phi3.rope.scaling.attn_factor", "phi3.rope.scaling.attn_fxxxxx",
+         "phi3.rope.scaling.attn_factor"},
+        {"gemma3-pattern6", "gemma3.attention.sliding_window", "gemma3.attention.sliding_wxxxxx",
+         "gemma3.attention.sliding_window"},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++)
+        check_refused(open_patched_gguf(rows[i][0], rows[i][1], rows[i][2]), TG_E_CORRUPT,
+                      WORDS(rows[i][3], "missing"));
+    /* the kind of scaling stood in the tensors */
+    check_refused(open_patched_gguf(PARITY "phi3-long", "rope_factors_", "rope_faxxxxx_"),
+                  TG_E_CORRUPT, WORDS("nothing says how positions are stretched"));
+}
+
+/* llama.cpp: f_embedding_scale and f_residual_scale of 0 do nothing, f_attention_scale of 0 means
+ * 1 / sqrt(head size): here 8. */
+static void absent_scales_of_granite_are_said_with_what_is_used(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {
+        {"granite.embedding_scale", "granite.embedding_scxxx", "embedding_scale (1 is used)"},
+        {"granite.residual_scale", "granite.residual_scxxx", "residual_scale (1 is used)"},
+        {"granite.attention.scale", "granite.attention.scxxx",
+         "attention.scale (0.353553 is used)"},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        opened o = open_patched_gguf(PARITY "granite-plain", rows[i][0], rows[i][1]);
+        if (o.status != TG_OK) fail_msg("%s", o.e.msg);
+        if (!strstr(test_log, rows[i][2])) fail_msg("'%s' in '%s'", rows[i][2], test_log);
+        close_opened(&o);
+    }
+}
+
+/* float32 rounds them to 0 or to infinity, and every logit would be NaN. */
+static void numbers_that_float32_cannot_hold_are_refused(void **state)
+{
+    (void)state;
+#define LINEAR(x) "{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": " x "}}"
+    static const char *const rows[][3] = {
+        {"llama-plain", LINEAR("1e-320"), "factor 9.99989e-321"},
+        {"llama-plain", LINEAR("1e300"), "factor 1e+300"},
+        {"qwen2-plain", "{\"rope_parameters\": {\"rope_theta\": 1e300}}", "theta 1e+300"},
+        {"qwen2-plain",
+         "{\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 1e-320, "
+         "\"original_max_position_embeddings\": 64}}",
+         "factor 9.99989e-321"},
+        {"llama-plain", "{\"rms_norm_eps\": 1e-320}", "rms_norm_eps is 9.99989e-321"},
+        {"granite-plain", "{\"logits_scaling\": 1e-320}", "logits_scaling is 9.99989e-321"},
+        {"granite-plain", "{\"residual_multiplier\": 1e300}", "residual_multiplier is 1e+300"},
+        {"cohere-plain", "{\"logit_scale\": 1e-320}", "logit_scale is 9.99989e-321"},
+        {"gemma2-plain", "{\"attn_logit_softcapping\": 1e-320}",
+         "attn_logit_softcapping is 9.99989e-321"},
+        {"gemma2-plain", "{\"query_pre_attn_scalar\": 1e300}", "query_pre_attn_scalar is 1e+300"},
+        {"gemma3-plain", "{\"query_pre_attn_scalar\": 1e-320}",
+         "query_pre_attn_scalar is 9.99989e-321"},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        char path[64];
+        snprintf(path, sizeof path, PARITY "%s", rows[i][0]);
+        check_refused(open_changed(path, rows[i][1]), TG_E_CORRUPT,
+                      WORDS("config.json", rows[i][2]));
+    }
+}
+
 /* What an expert model's config says in a dense family's. */
 static void experts_are_refused_in_every_family(void **state)
 {
@@ -270,6 +352,9 @@ int main(void)
         cmocka_unit_test(old_names_of_longrope_are_understood),
         cmocka_unit_test(what_a_family_always_has_is_needed),
         cmocka_unit_test(weights_that_the_config_denies_are_refused_in_every_family),
+        cmocka_unit_test(a_gguf_file_must_say_what_nobody_can_know),
+        cmocka_unit_test(absent_scales_of_granite_are_said_with_what_is_used),
+        cmocka_unit_test(numbers_that_float32_cannot_hold_are_refused),
         cmocka_unit_test(experts_are_refused_in_every_family),
         cmocka_unit_test(a_fused_tensor_of_another_size_is_named),
     };

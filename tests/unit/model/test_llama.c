@@ -330,7 +330,48 @@ static void add_logit_scale(tg_buf *b)
 static void add_ext_factor(tg_buf *b)
 {
     put_kv_str(b, "llama.rope.scaling.type", "yarn");
+    put_kv_f32(b, "llama.rope.scaling.factor", 4);
     put_kv_f32(b, "llama.rope.scaling.yarn_ext_factor", 0.5f);
+}
+
+static void add_yarn_alone(tg_buf *b)
+{
+    put_kv_str(b, "llama.rope.scaling.type", "yarn");
+}
+
+static void add_linear_by_0(tg_buf *b)
+{
+    put_kv_str(b, "llama.rope.scaling.type", "linear");
+    put_kv_f32(b, "llama.rope.scaling.factor", 0);
+}
+
+static void add_shorter_original(tg_buf *b)
+{
+    put_kv_u32(b, "llama.rope.scaling.original_context_length", 64);
+}
+
+static void add_infinite_factor(tg_buf *b)
+{
+    put_kv_f32(b, "llama.rope.scale_linear", 1e-40f);
+}
+
+static void add_sliding_base(tg_buf *b)
+{
+    put_kv_f32(b, "llama.rope.freq_base_swa", 5000);
+}
+
+/* llama.cpp runs the first three as plain rotation; transformers refuses a missing factor. */
+static void a_gguf_file_must_say_how_positions_are_stretched(void **state)
+{
+    (void)state;
+    check_refused(open_keys(add_yarn_alone, 1), TG_E_CORRUPT,
+                  WORDS("keys.gguf", "type is yarn", "rope.scaling.factor is missing"));
+    check_refused(open_keys(add_linear_by_0, 2), TG_E_CORRUPT,
+                  WORDS("keys.gguf", "type is linear", "rope.scaling.factor is 0"));
+    check_refused(open_keys(add_shorter_original, 1), TG_E_CORRUPT,
+                  WORDS("original_context_length is 64", "context_length 256"));
+    check_refused(open_keys(add_infinite_factor, 1), TG_E_CORRUPT,
+                  WORDS("factor 9.99995e-41", "frequency of inf"));
 }
 
 static void gguf_keys_that_are_not_supported_are_named(void **state)
@@ -345,7 +386,8 @@ static void gguf_keys_that_are_not_supported_are_named(void **state)
                   WORDS("keys.gguf", "rope_factors_short.weight"));
     check_refused(open_keys(add_value_length, 1), TG_E_UNSUPPORTED, WORDS("16", "32"));
     check_refused(open_keys(add_logit_scale, 1), TG_E_UNSUPPORTED, WORDS("logit_scale"));
-    check_refused(open_keys(add_ext_factor, 2), TG_E_UNSUPPORTED, WORDS("ext_factor 0.5"));
+    check_refused(open_keys(add_ext_factor, 3), TG_E_UNSUPPORTED, WORDS("ext_factor 0.5"));
+    check_refused(open_keys(add_sliding_base, 1), TG_E_UNSUPPORTED, WORDS("rope.freq_base_swa"));
     /* without any of them it is only the tensors that are missing */
     check_refused(open_keys(add_nothing, 0), TG_E_CORRUPT,
                   WORDS("keys.gguf", "20 tensors are missing", "token_embd.weight"));
@@ -446,6 +488,7 @@ int main(void)
         cmocka_unit_test(missing_and_mistyped_keys_are_named),
         cmocka_unit_test(biases_are_there_where_the_config_says_so),
         cmocka_unit_test(gguf_keys_that_are_not_supported_are_named),
+        cmocka_unit_test(a_gguf_file_must_say_how_positions_are_stretched),
         cmocka_unit_test(smollm2_is_understood),
         cmocka_unit_test(graphs_are_those_of_the_paper),
         cmocka_unit_test(both_kinds_of_files_give_one_graph),
