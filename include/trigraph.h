@@ -45,7 +45,7 @@ typedef struct tg_export_options {
     const int32_t *context_buckets; /* tokens of a prompt step, ascending; 32, 128, 512 */
     int32_t n_context_buckets;
     int32_t speculation;     /* K drafted tokens verified in a step; see has_speculation */
-    bool has_speculation;    /* false: K is 4 */
+    bool has_speculation;    /* false: that of the config file, or 0 */
     const char *weights;     /* "auto", "f32"; of matrices of floats, which have to be there,
                               * "bf16", "f16", "q8_0", "q4_0", "q4_1", "q5_1" */
     const char *activations; /* "int8" (16 bits for few groups of outliers), "int16" */

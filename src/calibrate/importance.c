@@ -127,8 +127,9 @@ static tg_export_config float_config(const tg_export_config *c, size_t n_ids)
 {
     int32_t n =
         (int32_t)TG_MIN(TG_MIN(n_ids, (size_t)TG_IMPORTANCE_MAX_TOKENS), (size_t)c->max_length);
-    tg_export_config out = {.batch = 1, .max_length = n, .speculation = 1, .is_watched = true};
+    tg_export_config out = {.batch = 1, .max_length = n, .is_watched = true};
     out.weights = TG_WEIGHTS_AUTO;
+    out.has_kv_type = c->has_kv_type;
     out.kv_type = c->kv_type;
     out.context_buckets[0] = TG_MIN(n, c->context_buckets[c->n_context_buckets - 1]);
     out.n_context_buckets = 1;

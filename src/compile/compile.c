@@ -66,9 +66,9 @@ static tg_program program_of(const tg_hparams *h, const tg_export_config *c)
         .max_length = c->max_length,
         .original_length = tg_rope_original_length(h, c->max_length),
         .batch = c->batch,
-        .speculation = c->speculation - 1,
+        .speculation = c->speculation,
         .activations = (int32_t)c->activations,
-        .kv_type = c->kv_type - 1,
+        .kv_type = c->kv_type,
     };
 }
 

@@ -38,14 +38,15 @@ typedef struct tg_export_config {
     int32_t max_length; /* positions of a row; the model's, at most 4096 */
     int32_t context_buckets[TG_MAX_CONTEXT_BUCKETS]; /* tokens, ascending; 32, 128, 512 */
     int32_t n_context_buckets;
-    int32_t speculation; /* K + 1: 0 is the default (K = 4), 1 is none */
+    int32_t speculation; /* K drafted tokens verified in a step; 0: no speculate plans */
     tg_weights_mode weights;
     tg_activations activations;
-    int32_t kv_type; /* tg_kv_type + 1; 0: f32 with TG_WEIGHTS_F32, else q16 */
+    bool has_kv_type;
+    int32_t kv_type; /* tg_kv_type; without has_kv_type f32 for TG_WEIGHTS_F32, else q16 */
     bool is_watched; /* every layer computes all tokens, for who looks at them; not of the file */
 } tg_export_config;
 
-/* Reads {"batch": 1, "max_length": 4096, "context_buckets": [32, 128], "speculation": 4, "weights":
+/* Reads {"batch": 1, "max_length": 4096, "context_buckets": [32, 128], "speculation": 0, "weights":
  * "auto", "activations": "int8", "kv": "q16"}; only keys present change *c. Unknown keys name the
  * nearest known. */
 TG_MUST_USE tg_status tg_export_config_read(tg_export_config *c, const json_t *object,

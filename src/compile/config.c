@@ -22,7 +22,7 @@ static const char *const kv_names[] = {[TG_KV_F32] = "f32",
                                        [TG_KV_Q16] = "q16"};
 _Static_assert(TG_COUNT(kv_names) == TG_KV_TYPE_COUNT, "every KV type has a name");
 
-enum { DEFAULT_BATCH = 1, DEFAULT_LENGTH = 4096, DEFAULT_SPECULATION = 4 };
+enum { DEFAULT_BATCH = 1, DEFAULT_LENGTH = 4096 };
 static const int32_t default_buckets[] = {32, 128, 512};
 
 const char *tg_weights_mode_name(tg_weights_mode m)
@@ -58,18 +58,18 @@ static tg_status read_name(const json_t *object, const char *key, const char *co
 }
 
 /* An integer that a config field can hold; its range is the business of the check. */
-static tg_status read_int(const json_t *object, const char *key, int32_t *out, int32_t shift,
+static tg_status read_int(const json_t *object, const char *key, int32_t *out, bool may_be_0,
                           const char *file, tg_err *e)
 {
     int64_t n;
     bool is_present;
     TG_TRY(tg_json_get_i64(object, key, &n, &is_present, file, e));
     if (!is_present) return TG_OK;
-    /* 0 means "default" in the struct: a 0 that was written down must not become one. */
-    if (n <= INT32_MIN || n >= INT32_MAX || n + shift == 0)
+    /* In the struct 0 may mean "default": a 0 that was written down must not become one. */
+    if (n <= INT32_MIN || n >= INT32_MAX || (n == 0 && !may_be_0))
         return tg_fail(e, TG_E_ARGUMENT, "%s: %s is %" PRId64 ", which is out of range", file, key,
                        n);
-    *out = (int32_t)n + shift;
+    *out = (int32_t)n;
     return TG_OK;
 }
 
@@ -109,10 +109,10 @@ tg_status tg_export_config_read(tg_export_config *c, const json_t *object, const
         return tg_fail(e, TG_E_ARGUMENT, "%s: an export configuration is a JSON object", name);
     TG_TRY(tg_json_check_keys(object, name, keys, TG_COUNT(keys), e));
     int32_t weights = (int32_t)c->weights, activations = (int32_t)c->activations;
-    int32_t kv = c->kv_type - 1;
-    TG_TRY(read_int(object, "batch", &c->batch, 0, name, e));
-    TG_TRY(read_int(object, "max_length", &c->max_length, 0, name, e));
-    TG_TRY(read_int(object, "speculation", &c->speculation, 1, name, e));
+    int32_t kv = TG_NONE;
+    TG_TRY(read_int(object, "batch", &c->batch, false, name, e));
+    TG_TRY(read_int(object, "max_length", &c->max_length, false, name, e));
+    TG_TRY(read_int(object, "speculation", &c->speculation, true, name, e));
     TG_TRY(read_buckets(c, object, name, e));
     TG_TRY(read_name(object, "weights", weights_names, TG_COUNT(weights_names), &weights, name, e));
     TG_TRY(read_name(object, "activations", activations_names, TG_COUNT(activations_names),
@@ -120,7 +120,9 @@ tg_status tg_export_config_read(tg_export_config *c, const json_t *object, const
     TG_TRY(read_name(object, "kv", kv_names, TG_COUNT(kv_names), &kv, name, e));
     c->weights = (tg_weights_mode)weights;
     c->activations = (tg_activations)activations;
-    c->kv_type = kv + 1;
+    if (kv == TG_NONE) return TG_OK;
+    c->has_kv_type = true;
+    c->kv_type = kv;
     return TG_OK;
 }
 
@@ -137,9 +139,8 @@ static void fill_defaults(tg_export_config *c, const tg_hparams *h)
     /* What the model was made for; rope scaling beyond it is asked for. */
     if (c->max_length == 0)
         c->max_length = TG_MIN(TG_MIN(h->max_positions, most_positions(h)), DEFAULT_LENGTH);
-    if (c->kv_type == 0) c->kv_type = 1 + (c->weights == TG_WEIGHTS_F32 ? TG_KV_F32 : TG_KV_Q16);
-    if (c->speculation == 0)
-        c->speculation = 1 + TG_MAX(0, TG_MIN(DEFAULT_SPECULATION, c->max_length - 1));
+    if (!c->has_kv_type) c->kv_type = c->weights == TG_WEIGHTS_F32 ? TG_KV_F32 : TG_KV_Q16;
+    c->has_kv_type = true;
     if (c->n_context_buckets > 0) return;
     /* Those that a row can fill; for a very short one its whole length. */
     for (size_t i = 0; i < TG_COUNT(default_buckets); i++)
@@ -182,18 +183,18 @@ tg_status tg_export_config_check(tg_export_config *c, const tg_hparams *h, tg_er
     fill_defaults(c, h);
     TG_TRY(check_range("batch", c->batch, 1, TG_MAX_BATCH, "", e));
     TG_TRY(check_range("max_length", c->max_length, 1, most, ", the positions of this model", e));
-    TG_TRY(check_range("speculation", c->speculation - 1, 0, TG_MAX_SPECULATION,
+    TG_TRY(check_range("speculation", c->speculation, 0, TG_MAX_SPECULATION,
                        " drafted tokens; 0 is none", e));
-    if (c->speculation > c->max_length)
+    if (c->speculation >= c->max_length)
         return tg_fail(
             e, TG_E_ARGUMENT,
             "speculation %d verifies %d tokens at once, more than max_length %d; lower the "
             "one or raise the other",
-            c->speculation - 1, c->speculation, c->max_length);
+            c->speculation, c->speculation + 1, c->max_length);
     TG_TRY(check_range("weights", (int32_t)c->weights, 0, (int32_t)TG_COUNT(weights_names) - 1, "",
                        e));
     TG_TRY(check_range("activations", (int32_t)c->activations, 0, TG_ACTIVATIONS_INT16, "", e));
-    TG_TRY(check_range("kv", c->kv_type - 1, 0, TG_KV_TYPE_COUNT - 1, "", e));
+    TG_TRY(check_range("kv", c->kv_type, 0, TG_KV_TYPE_COUNT - 1, "", e));
     return check_buckets(c, e);
 }
 
@@ -207,10 +208,10 @@ json_t *tg_export_config_print(const tg_export_config *c)
                   c->max_length);
     for (int32_t i = 0; i < c->n_context_buckets; i++)
         tg_buf_printf(&text, "%s%d", i ? ", " : "", c->context_buckets[i]);
-    tg_buf_printf(&text, "], \"speculation\": %d, \"weights\": \"%s\", ", c->speculation - 1,
+    tg_buf_printf(&text, "], \"speculation\": %d, \"weights\": \"%s\", ", c->speculation,
                   weights_names[c->weights]);
     tg_buf_printf(&text, "\"activations\": \"%s\", \"kv\": \"%s\"}",
-                  activations_names[c->activations], kv_names[c->kv_type - 1]);
+                  activations_names[c->activations], kv_names[c->kv_type]);
     json_t *out = NULL;
     tg_status s = tg_buf_check(&text, NULL);
     if (s == TG_OK) s = tg_json_parse(&out, tg_buf_str(&text), "export config", NULL);

@@ -189,13 +189,6 @@ tg_task_stats tg_task_get_stats(const tg_task *t)
     return t->stats;
 }
 
-const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *n_completion)
-{
-    *n_prompt = t->n_prompt;
-    *n_completion = t->n_tokens - t->n_prompt;
-    return t->tokens;
-}
-
 /* ---- rows */
 
 /* Cached positions of the row that the task can go on from; at least its last prompt token is

@@ -74,8 +74,6 @@ typedef struct tg_task_stats {
 } tg_task_stats;
 
 tg_task_stats tg_task_get_stats(const tg_task *t);
-/* Prompt and answer; borrowed until free. */
-const int32_t *tg_task_get_tokens(const tg_task *t, int32_t *n_prompt, int32_t *n_completion);
 
 /* Gives the caller the executor's first n rows for work of its own, empty: TG_E_BUSY while a task
  * has one of them. What they held is forgotten. */

@@ -113,8 +113,9 @@ refuses "a bench deeper than max-length" 1 "20 tokens before, a prompt of 8 and 
 )
 refuses "a bench of more rows than the artifact's" 1 "--batch 2 is more than the 1 rows" bench m.tg --batch 2 -p 8 -n 8 -r 1
 tri export "$TINY" -o plain.tg --max-length 32 --speculation 0
+tri export "$TINY" -o draft.tg --max-length 32 --speculation 4
 refuses "a bench of verification without speculation" 1 "export it with --speculation 7" bench plain.tg --verify -p 8 -n 8 -r 1
-refuses "a bench whose verification passes max-length" 1 "a step of 5 tokens behind 29 others does not fit" bench m.tg --verify -p 29 -n 2 -r 1
+refuses "a bench whose verification passes max-length" 1 "a step of 5 tokens behind 29 others does not fit" bench draft.tg --verify -p 29 -n 2 -r 1
 refuses "a chat without a template" 1 "chat template|tokenizer" chat silent.tg
 
 for f in m.tg/*; do

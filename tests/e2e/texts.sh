@@ -3,7 +3,7 @@
 expect() { json "$TINY/expected.json" "$1"; }
 words() { json "$TINY/expected.json" "' '.join(map(str, d['$1']))"; }
 
-tri export "$TINY" -o m.tg --weights f32
+tri export "$TINY" -o m.tg --weights f32 --speculation 4
 check "a Hugging Face folder is exported" test "$rc" -eq 0 -a -d m.tg
 check "export prints nothing on standard output" test ! -s out
 

@@ -55,6 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (s == TG_OK) {
         const tg_hparams *h = tg_loaded_checkpoint_hparams(b);
         tg_export_config config = {.max_length = TG_MIN(h->position_limit, 100),
+                                   .speculation = h->position_limit > 1,
                                    .weights = (tg_weights_mode)(size % 6)};
         s = tg_compile(&compiled, b, &config, NULL, NULL, &e);
         if (s == TG_OK) pack(b, &compiled.program);

@@ -25,7 +25,11 @@ static void open_fixture(fixture *f, int32_t batch, int32_t max_length)
 {
     char name[64];
     tg_err e = {0};
-    tg_export_options o = {.batch = batch, .max_length = max_length, .weights = "q8_0"};
+    tg_export_options o = {.batch = batch,
+                           .max_length = max_length,
+                           .speculation = 4,
+                           .has_speculation = true,
+                           .weights = "q8_0"};
     tg_engine_options g = {.n_threads = 2};
     snprintf(name, sizeof name, "engine-%d-%d", batch, max_length);
     if (tg_model_open(&f->model, parity_export(source, name, &o), &e) != TG_OK)

@@ -7,7 +7,7 @@ complete -c trigraph -n '__fish_seen_subcommand_from export' -l dump-ir -r -d 'w
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l batch -r -d 'rows that run together'
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l max-length -s c -r -d 'tokens of a prompt and its answer'
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l context-buckets -r -d 'sizes of a prompt step, ascending, separated by commas'
-complete -c trigraph -n '__fish_seen_subcommand_from export' -l speculation -r -d 'drafted tokens that one step verifies; 0 for none'
+complete -c trigraph -n '__fish_seen_subcommand_from export' -l speculation -r -d 'drafted tokens that one step verifies, which bench --verify measures'
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l weights -r -d 'how the weights of a float checkpoint are stored; auto keeps its types'
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l calibrate -r -d 'a text of 64 to 4096 tokens; --weights q4_0, q4_1 and q5_1 keep best what it uses'
 complete -c trigraph -n '__fish_seen_subcommand_from export' -l activations -r -d 'what activations become before a product with quantized weights; int8 keeps the few groups that hold outliers in 16 bits'

@@ -14,7 +14,7 @@ export)
         '--batch=[rows that run together]:value:_files' \
         '--max-length=[tokens of a prompt and its answer]:value:_files' \
         '--context-buckets=[sizes of a prompt step, ascending, separated by commas]:value:_files' \
-        '--speculation=[drafted tokens that one step verifies; 0 for none]:value:_files' \
+        '--speculation=[drafted tokens that one step verifies, which bench --verify measures]:value:_files' \
         '--weights=[how the weights of a float checkpoint are stored; auto keeps its types]:value:_files' \
         '--calibrate=[a text of 64 to 4096 tokens; --weights q4_0, q4_1 and q5_1 keep best what it uses]:value:_files' \
         '--activations=[what activations become before a product with quantized weights; int8 keeps the few groups that hold outliers in 16 bits]:value:_files' \

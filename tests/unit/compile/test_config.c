@@ -40,11 +40,11 @@ static void nothing_said_means_the_documented_defaults(void **state)
     assert_int_equal(c.context_buckets[0], 32);
     assert_int_equal(c.context_buckets[1], 128);
     assert_int_equal(c.context_buckets[2], 512);
-    assert_int_equal(c.speculation - 1, 4);
-    assert_int_equal(c.kv_type - 1, TG_KV_Q16);
+    assert_int_equal(c.speculation, 0);
+    assert_int_equal(c.kv_type, TG_KV_Q16);
     c = (tg_export_config){0};
     assert_string_equal(apply(&c, "{\"weights\": \"f32\"}"), "");
-    assert_int_equal(c.kv_type - 1, TG_KV_F32);
+    assert_int_equal(c.kv_type, TG_KV_F32);
 }
 
 static void defaults_fit_a_model_of_few_positions(void **state)
@@ -60,7 +60,6 @@ static void defaults_fit_a_model_of_few_positions(void **state)
     c = (tg_export_config){0};
     assert_int_equal(tg_export_config_check(&c, &h, NULL), TG_OK);
     assert_int_equal(c.context_buckets[0], 3);
-    assert_int_equal(c.speculation - 1, 2);
     /* More is had by asking, up to what rope scaling can do. */
     c = (tg_export_config){.max_length = 400};
     assert_int_equal(tg_export_config_check(&c, &h, NULL), TG_OK);
@@ -82,20 +81,21 @@ static void every_key_is_read(void **state)
     assert_int_equal(c.max_length, 2048);
     assert_int_equal(c.n_context_buckets, 2);
     assert_int_equal(c.context_buckets[1], 64);
-    assert_int_equal(c.speculation - 1, 0);
+    assert_int_equal(c.speculation, 0);
     assert_int_equal(c.weights, TG_WEIGHTS_Q8_0);
     assert_int_equal(c.activations, TG_ACTIVATIONS_INT16);
-    assert_int_equal(c.kv_type - 1, TG_KV_F32);
+    assert_int_equal(c.kv_type, TG_KV_F32);
 }
 
 static void a_file_changes_only_what_it_names(void **state)
 {
     (void)state;
-    tg_export_config c = {.batch = 3, .weights = TG_WEIGHTS_F16, .kv_type = 1 + TG_KV_F32};
+    tg_export_config c = {
+        .batch = 3, .weights = TG_WEIGHTS_F16, .has_kv_type = true, .kv_type = TG_KV_F32};
     assert_string_equal(apply(&c, "{\"speculation\": 2}"), "");
     assert_int_equal(c.batch, 3);
     assert_int_equal(c.weights, TG_WEIGHTS_F16);
-    assert_int_equal(c.kv_type - 1, TG_KV_F32);
+    assert_int_equal(c.kv_type, TG_KV_F32);
 }
 
 static void what_is_wrong_is_named_with_its_number_and_limit(void **state)
@@ -111,7 +111,8 @@ static void what_is_wrong_is_named_with_its_number_and_limit(void **state)
                 "max_length is 8193; it must be 1 to 8192, the positions of this model");
     assert_says("{\"speculation\": 16}",
                 "speculation is 16; it must be 0 to 15 drafted tokens; 0 is none");
-    assert_says("{\"speculation\": -1}", "c.json: speculation is -1, which is out of range");
+    assert_says("{\"speculation\": -1}",
+                "speculation is -1; it must be 0 to 15 drafted tokens; 0 is none");
     assert_says("{\"max_length\": 4, \"speculation\": 4}",
                 "speculation 4 verifies 5 tokens at once, more than max_length 4; lower the one or "
                 "raise the other");
