@@ -291,8 +291,10 @@ typedef enum tg_finish {
 
 typedef struct tg_request_options {
     tg_sampling sampling;
-    int32_t max_tokens;      /* 0: until the row is full */
-    const char *const *stop; /* strings that end the answer and are not part of it; copied */
+    int32_t max_tokens; /* 0: until the row is full */
+    /* [n_stop] strings, none empty, that end the completion and are not part of it; copied. The
+     * first to be complete ends it; of several complete at one byte the longest. */
+    const char *const *stop;
     int32_t n_stop;
     bool ignore_eos;   /* do not end at the model's stop tokens */
     bool show_special; /* special tokens appear in the text */

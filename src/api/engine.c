@@ -2,25 +2,25 @@
  * engine.c - requests on their way through a scheduler. */
 #include "api/engine.h"
 
+#include "api/stop.h"
+
 #include <math.h>
-#include <string.h>
 
 struct tg_request {
     tg_engine *engine;
     tg_task *task;
     tg_request *next; /* in the inbox, then among the running */
     tg_request_options options;
-    char **stop; /* copies */
-    size_t longest_stop;
+    tg_stop_scan stops;
     tg_detok detok;
     bool has_detok;
     /* Of the stepping thread. */
-    tg_buf held;  /* text that may still turn out to begin a stop string */
-    tg_buf piece; /* text on its way to on_text */
+    tg_buf decoded; /* text of the last token, on its way through `stops` */
+    tg_buf piece;   /* text on its way to on_text */
     tg_ids piece_ids;
     tg_ids completion;
     bool is_stopped;   /* a stop string was found: nothing more is shown */
-    tg_err text_error; /* the answer could not be turned into text */
+    tg_err text_error; /* the completion could not be turned into text */
     /* Under engine->lock. */
     tg_buf fresh, given; /* text to read; text lent by the last read */
     bool is_cancelled;
@@ -73,44 +73,18 @@ tg_engine_info tg_engine_get_info(const tg_engine *g)
     return (tg_engine_info){.n_threads = i.n_threads, .cpu_tier = i.tier};
 }
 
-/* ---- text of an answer, on the stepping thread */
+/* ---- text of a completion, on the stepping thread */
 
-/* Where the first stop string begins in `text`, or text.len. */
-static size_t find_stop(const tg_request *r, tg_str text)
-{
-    size_t first = text.len;
-    for (int32_t i = 0; i < r->options.n_stop; i++) {
-        tg_str stop = tg_str_from_cstr(r->stop[i]);
-        for (size_t at = 0; at + stop.len <= text.len && at < first; at++)
-            if (memcmp(text.ptr + at, stop.ptr, stop.len) == 0) first = at;
-    }
-    return first;
-}
-
-/* How many bytes at the end of `text` may be the beginning of a stop string. */
-static size_t count_doubtful(const tg_request *r, tg_str text)
-{
-    size_t most = TG_MIN(text.len, r->longest_stop ? r->longest_stop - 1 : 0);
-    for (size_t n = most; n > 0; n--)
-        for (int32_t i = 0; i < r->options.n_stop; i++)
-            if (strlen(r->stop[i]) > n && memcmp(r->stop[i], text.ptr + text.len - n, n) == 0)
-                return n;
-    return 0;
-}
-
-/* Moves what can be shown of `held` to `piece`. Returns true when a stop string ended the
- * answer. */
+/* Moves `decoded` through the stop strings to `piece`. True when one of them ended the text. Text
+ * that memory was refused for ends the request with TG_E_NOMEM. */
 static bool release_text(tg_request *r, bool is_end)
 {
-    tg_str held = tg_buf_str(&r->held);
-    size_t stop = find_stop(r, held);
-    bool is_stopped = stop < held.len;
-    size_t n = is_stopped ? stop : held.len - (is_end ? 0 : count_doubtful(r, held));
-    tg_buf_add(&r->piece, held.ptr, n);
-    if (n > 0) {
-        memmove(r->held.ptr, r->held.ptr + n, r->held.len - n + 1);
-        r->held.len -= n;
-    }
+    const tg_buf *const buffers[] = {&r->decoded, &r->stops.held, &r->piece};
+    bool is_stopped = tg_stop_scan_push(&r->stops, &r->piece, tg_buf_str(&r->decoded));
+    if (is_end && !is_stopped) tg_stop_scan_flush(&r->stops, &r->piece);
+    for (size_t i = 0; i < TG_COUNT(buffers); i++)
+        (void)!tg_buf_check(buffers[i], &r->text_error);
+    tg_buf_clear(&r->decoded);
     return is_stopped;
 }
 
@@ -138,11 +112,11 @@ static bool take_token(void *context, int32_t id)
     tg_request *r = context;
     tg_ids_push(&r->completion, id);
     tg_ids_push(&r->piece_ids, id);
-    if (r->has_detok && tg_detok_push(&r->detok, &r->held, id, &r->text_error) != TG_OK)
+    if (r->has_detok && tg_detok_push(&r->detok, &r->decoded, id, &r->text_error) != TG_OK)
         return true;
     r->is_stopped = release_text(r, false);
     if (deliver(r)) tg_request_cancel(r);
-    return r->is_stopped;
+    return r->is_stopped || r->text_error.status != TG_OK;
 }
 
 static tg_finish finish_of(tg_task_end end)
@@ -175,7 +149,7 @@ static void end_request(void *context, tg_task_end end, const tg_err *e)
     tg_request *r = context;
     tg_engine *g = r->engine;
     if (!r->is_stopped && r->text_error.status == TG_OK) {
-        if (!r->has_detok || tg_detok_flush(&r->detok, &r->held, &r->text_error) == TG_OK) {
+        if (!r->has_detok || tg_detok_flush(&r->detok, &r->decoded, &r->text_error) == TG_OK) {
             if (release_text(r, true)) end = TG_TASK_STOPPED;
             (void)deliver(r);
         }
@@ -193,23 +167,6 @@ static void end_request(void *context, tg_task_end end, const tg_err *e)
 }
 
 /* ---- requests */
-
-static tg_status copy_stops(tg_request *r, const tg_request_options *o, tg_err *e)
-{
-    r->stop = TG_ARENA_ARRAY(&r->arena, char *, o->n_stop + 1);
-    for (int32_t i = 0; r->stop && i < o->n_stop; i++) {
-        size_t n = strlen(o->stop[i]);
-        if (n == 0)
-            return tg_fail(e, TG_E_ARGUMENT, "stop string %d is empty; it would stop everything",
-                           i + 1);
-        r->stop[i] = tg_arena_copy_str(&r->arena, o->stop[i], n);
-        r->longest_stop = TG_MAX(r->longest_stop, n);
-        if (!r->stop[i]) break;
-    }
-    if (!r->stop || (o->n_stop > 0 && !r->stop[o->n_stop - 1]))
-        return tg_fail_nomem(e, (size_t)o->n_stop, "stop strings");
-    return TG_OK;
-}
 
 static tg_task_options task_options(const tg_request *r)
 {
@@ -238,7 +195,8 @@ static void free_request(tg_request *r)
 {
     tg_task_free(r->task);
     if (r->has_detok) tg_detok_deinit(&r->detok);
-    tg_buf_deinit(&r->held);
+    tg_stop_scan_deinit(&r->stops);
+    tg_buf_deinit(&r->decoded);
     tg_buf_deinit(&r->piece);
     tg_buf_deinit(&r->fresh);
     tg_buf_deinit(&r->given);
@@ -257,7 +215,7 @@ tg_status tg_engine_submit(tg_request **out, tg_engine *g, const int32_t *tokens
     if (!r) return tg_fail_nomem(e, sizeof *r, "a request");
     r->engine = g;
     r->options = o ? *o : defaults;
-    tg_status s = copy_stops(r, &r->options, e);
+    tg_status s = tg_stop_scan_init(&r->stops, &r->arena, r->options.stop, r->options.n_stop, e);
     tg_task_options t = task_options(r);
     if (s == TG_OK)
         s = tg_task_new(&r->task, &g->model->artifact->program, tokens, n_tokens, &t, e);

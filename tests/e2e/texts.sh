@@ -71,6 +71,18 @@ check "the seed is reported" is_same "$(json out "d['seed']")" 7
 tri generate m.tg --ids prompt -n 20 --temp 1.5 -s 8 --json
 check "another seed draws others" test "$(json out "d['tokens']")" != "$first"
 
+# Text is expected as far as the rule says of the text without stop strings: the first to be complete.
+story() { tri generate "$ROOT/tests/tiny/offline" --raw -p "Once upon a time" -n 40 --temp 0 "$@"; }
+story
+whole=$(cat out)
+story --stop "little cat named" --stop "cat"
+check "the stop string that is complete first ends the text" is_same "$(cat out)" "${whole%%cat*}"
+story --stop "at named" --stop "cat named" --stop "named"
+check "of several complete at once it is the one that began first" is_same "$(cat out)" "${whole%%cat named*}"
+check "and the text has them" test "$whole" != "${whole%%little cat named*}"
+story --stop "a text that does not come"
+check "a stop string that never comes changes nothing" is_same "$(cat out)" "$whole"
+
 tri generate m.tg -p "$(cat text)" -n 4 --temp 0 --json
 ids=$(json out "d['prompt_tokens']")
 cat text | "$TRIGRAPH" generate m.tg -n 4 --temp 0 --json >out 2>err
