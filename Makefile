@@ -95,7 +95,7 @@ $(B)/libtrigraph.a: $(call libs,api)
 
 $(B)/trigraph: $(B)/libapp.a $(call libs,api)
 	@echo '  LD $@'
-	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS) -ledit
 
 # ---- tests: tests/unit/<folder>/test_x.c links what <folder> may link
 TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit/*/test_*.c tests/kernels/check_*.c \

@@ -32,7 +32,7 @@ typedef struct tg_chat {
 } tg_chat;
 
 /* The next line of standard input without its newline, appended to `line`. */
-static tg_line read_line(tg_chat *c, tg_buf *line, const char *prompt)
+static tg_line_end read_line(tg_chat *c, tg_buf *line, const char *prompt)
 {
     char block[4096];
     if (c->edit) return tg_edit_read(c->edit, prompt, line);
@@ -59,10 +59,10 @@ static tg_line read_line(tg_chat *c, tg_buf *line, const char *prompt)
 
 /* A message: one line, lines that end in a backslash and the one after them, or everything
  * between two lines of """. */
-static tg_line read_message(tg_chat *c, tg_buf *message)
+static tg_line_end read_message(tg_chat *c, tg_buf *message)
 {
     static const char *const fence = "\"\"\"";
-    tg_line how = read_line(c, message, "> ");
+    tg_line_end how = read_line(c, message, "> ");
     if (how != TG_LINE_READ) return how;
     if (strncmp(tg_buf_cstr(message), fence, 3) != 0) {
         while (message->len && message->ptr[message->len - 1] == '\\') {
@@ -273,7 +273,7 @@ static void converse(tg_chat *c)
     tg_buf message = {0};
     while (!c->is_over && !tg_term_is_broken(&c->out)) {
         tg_buf_clear(&message);
-        tg_line how = read_message(c, &message);
+        tg_line_end how = read_message(c, &message);
         if (how == TG_LINE_INTERRUPTED && take_interrupt(c)) continue;
         if (how != TG_LINE_READ) break;
         const char *text = tg_buf_cstr(&message);
@@ -311,7 +311,7 @@ int tg_run_chat(const tg_args *a)
     tg_term_init(&c.out, STDOUT_FILENO);
     tg_status s = start(&c, &e);
     if (s == TG_OK) {
-        if (isatty(STDIN_FILENO)) c.edit = tg_edit_new(STDIN_FILENO, STDERR_FILENO);
+        if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) c.edit = tg_edit_new();
         if (c.edit) tg_say("/help lists what can be typed");
         converse(&c);
     }

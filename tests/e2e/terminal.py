@@ -11,7 +11,7 @@ import sys
 import time
 
 program, root = sys.argv[1:]
-PROMPT = b"\x1b[?2004h\r> "  # brackets for pasted text are on, and a line is waited for
+PROMPT = b"\x1b[?2004h> "  # brackets for pasted text are on, and a line is waited for
 model = os.path.join(root, "tests/tiny/llama-mqa")
 
 
@@ -90,7 +90,19 @@ check("ctrl-U and backspace delete, the latter whole characters",
 chat.wait_for(PROMPT)
 chat.type(b"\x1b[200~/regen\nand more\x1b[201~")
 check("a pasted line break does not send", not chat.wait_for(b"there is no", 1)
-      and b"\xe2\x86\xb5" in chat.said, chat.said)
+      and b"/regen\r\nand more" in chat.said, chat.said)
+chat.type(b"\r")
+check("and is part of the message", chat.wait_for(b"there is no /regen\r\nand"), chat.said)
+chat.wait_for(PROMPT)
+chat.type(b"\x1b[200~/a\x07\x01b\x1b[201~\r")
+check("control bytes of a paste are dropped", chat.wait_for(b"there is no /ab;"), chat.said)
+chat.wait_for(PROMPT)
+chat.type(b"/ct\x1b[A\x1b[Bx\r")
+check("down brings the unfinished line back", chat.wait_for(b"tokens are used"), chat.said)
+chat.wait_for(PROMPT)
+chat.type(b"\xff\xfe/ctx\r")
+check("bytes that are not UTF-8 are dropped", chat.wait_for(b"tokens are used"), chat.said)
+chat.wait_for(PROMPT)
 chat.type(b"\x15/exit\n")
 check("/exit ends with 0", chat.end() == 0)
 
@@ -100,7 +112,7 @@ if os.path.exists(real):
     chat = Terminal("chat", real, "--temp", "0")
     chat.wait_for(PROMPT, 120)
     chat.type(b"Tell me a long story about the sea.\n")
-    chat.wait_for(b"\x1b[?2004l\r\r\n")
+    chat.wait_for(b"\x1b[?2004l")
     chat.said = b""
     started = chat.wait_for(b" ", 60)
     os.write(chat.fd, b"\x03")
