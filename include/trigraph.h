@@ -77,8 +77,9 @@ TG_CHECKED_API tg_status tg_cache_find(char **dir, const char *source, const tg_
 
 /* What is inside an artifact or a checkpoint, of which no weight is read: text for people or JSON.
  * Of a checkpoint also whether it will run here, exported with `o` (NULL: defaults), what stands in
- * the way if not, and the memory it needs; of an artifact `o` must be NULL. A checkpoint that will
- * not run is no failure. *out is yours. */
+ * the way if not, and the memory it needs; of an artifact `o` must be NULL. For a
+ * checkpoint that will not run, *out is set all the same, and the status and *e are those of the
+ * first obstacle. *out is yours. */
 TG_CHECKED_API tg_status tg_inspect(char **out, const char *path, const tg_export_options *o,
                                     bool is_json, tg_err *e);
 /* Compares every checksum of an artifact, the weights' too. */

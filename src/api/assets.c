@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "chat/chat.h"
 #include "format/tensor.h"
+#include "run/token_counts.h"
 #include "token/compile/tokcompile.h"
 
 #include <string.h>
@@ -74,7 +75,7 @@ static tg_status read_gguf_vocab(tg_gguf_vocab *v, const tg_gguf *g, tg_arena *a
     TG_TRY(tg_gguf_get_i32s(g, "tokenizer.ggml.token_type", a, &types, &n_types, &is_present, e));
     if ((scores && n_scores != n_tokens) || (types && n_types != n_tokens))
         return tg_fail(e, TG_E_CORRUPT,
-                       "the vocabulary has %lld tokens but %lld scores and %lld types",
+                       "%s: the vocabulary has %lld tokens but %lld scores and %lld types", g->file,
                        (long long)n_tokens, (long long)n_scores, (long long)n_types);
     v->tokens = tokens;
     v->merges = merges;
@@ -97,7 +98,10 @@ static tg_status compile_gguf(tg_buf *blob, const tg_gguf *g, tg_err *e)
     tg_arena a = {0};
     tg_gguf_vocab v;
     tg_status s = read_gguf_vocab(&v, g, &a, e);
-    if (s == TG_OK && v.model.len > 0) s = tg_tokenizer_compile_gguf(blob, &v, e);
+    if (s == TG_OK && v.model.len > 0) {
+        s = tg_tokenizer_compile_gguf(blob, &v, e);
+        if (s != TG_OK) tg_err_context(e, "%s", g->file);
+    }
     tg_arena_deinit(&a);
     return s;
 }
@@ -136,10 +140,9 @@ static tg_status compile_tokenizer(tg_buf *blob, const tg_checkpoint *c, tg_err 
 {
     const tg_gguf *g = tg_checkpoint_get_gguf(c);
     tg_hf_part part;
-    tg_status s = g ? compile_gguf(blob, g, e) : compile_folder(blob, c, &part, e);
-    if (s != TG_OK)
-        tg_err_context(e, "%s",
-                       g ? tg_checkpoint_get_path(c) : tg_checkpoint_get_part_path(c, part));
+    if (g) return compile_gguf(blob, g, e);
+    tg_status s = compile_folder(blob, c, &part, e);
+    if (s != TG_OK) tg_err_context(e, "%s", tg_checkpoint_get_part_path(c, part));
     return s;
 }
 
@@ -225,6 +228,14 @@ static tg_status read_hf_templates(tg_assets *p, json_t *named, const tg_checkpo
     return s;
 }
 
+static tg_status add_gguf_template(tg_assets *p, json_t *named, const tg_gguf *g, tg_str name,
+                                   tg_str text, tg_err *e)
+{
+    tg_status s = add_template(p, named, name, text, e);
+    if (s != TG_OK) tg_err_context(e, "%s", g->file);
+    return s;
+}
+
 /* tokenizer.chat_template, and .chat_template.NAME for each further one. */
 static tg_status read_gguf_templates(tg_assets *p, json_t *named, const tg_gguf *g, tg_err *e)
 {
@@ -232,15 +243,15 @@ static tg_status read_gguf_templates(tg_assets *p, json_t *named, const tg_gguf 
     tg_str text = {0};
     bool is_present;
     TG_TRY(tg_gguf_get_str(g, "tokenizer.chat_template", &text, &is_present, e));
-    if (is_present) TG_TRY(add_template(p, named, TG_STR("default"), text, e));
+    if (is_present) TG_TRY(add_gguf_template(p, named, g, TG_STR("default"), text, e));
     for (int32_t i = 0; i < g->n_kvs; i++) {
         tg_str key = g->kvs[i].key;
         if (!tg_str_has_prefix(key, TG_STR("tokenizer.chat_template."))) continue;
         if (!tg_gguf_read_str(&g->kvs[i], &text))
-            return tg_fail(e, TG_E_CORRUPT, "key '%.*s' is no text", (int)TG_MIN(key.len, 100u),
-                           key.ptr);
+            return tg_fail(e, TG_E_CORRUPT, "%s: key '%.*s' is no text", g->file,
+                           (int)TG_MIN(key.len, 100u), key.ptr);
         tg_str name = {key.ptr + sizeof prefix - 1, key.len - (sizeof prefix - 1)};
-        TG_TRY(add_template(p, named, name, text, e));
+        TG_TRY(add_gguf_template(p, named, g, name, text, e));
     }
     return TG_OK;
 }
@@ -264,7 +275,6 @@ static tg_status read_templates(tg_assets *p, const tg_checkpoint *c, tg_err *e)
     json_t *named = json_object();
     if (!named) return tg_fail_nomem(e, sizeof *named, "chat templates");
     tg_status s = g ? read_gguf_templates(p, named, g, e) : read_hf_templates(p, named, c, e);
-    if (s != TG_OK && g) tg_err_context(e, "%s", tg_checkpoint_get_path(c));
     if (s == TG_OK && json_object_size(named) > 0) s = tg_json_print(&p->named, named, 1, e);
     json_decref(named);
     return s;
@@ -272,13 +282,16 @@ static tg_status read_templates(tg_assets *p, const tg_checkpoint *c, tg_err *e)
 
 /* ---- stop ids and sampling */
 
-static void add_stop_id(json_t *ids, int64_t id)
+/* `source` is the key that names it, for a message about an id that the model lacks. */
+static void add_stop_id(tg_assets *p, int64_t id, const char *source)
 {
+    json_t *ids = json_object_get(p->defaults, "stop_ids");
     size_t i;
     const json_t *x;
     if (id < 0) return;
     json_array_foreach(ids, i, x) if (json_integer_value(x) == id) return;
     json_array_append_new(ids, json_integer(id));
+    json_array_append_new(p->stop_sources, json_string(source));
 }
 
 /* transformers' -1 says: none. */
@@ -288,19 +301,21 @@ static bool is_stop_id(const json_t *x)
 }
 
 /* "eos_token_id": one id or a list. */
-static tg_status add_eos_of(json_t *ids, const tg_checkpoint *c, tg_hf_part part, tg_err *e)
+static tg_status add_eos_of(tg_assets *p, const tg_checkpoint *c, tg_hf_part part, tg_err *e)
 {
+    const char *source = part == TG_HF_CONFIG ? "eos_token_id of config.json"
+                                              : "eos_token_id of generation_config.json";
     const json_t *eos = json_object_get(tg_checkpoint_get_json(c, part), "eos_token_id"), *x;
     size_t i;
     if (!eos || json_is_null(eos)) return TG_OK;
     if (is_stop_id(eos)) {
-        add_stop_id(ids, json_integer_value(eos));
+        add_stop_id(p, json_integer_value(eos), source);
         return TG_OK;
     }
     json_array_foreach(eos, i, x)
     {
         if (!is_stop_id(x)) break;
-        add_stop_id(ids, json_integer_value(x));
+        add_stop_id(p, json_integer_value(x), source);
     }
     if (!json_is_array(eos) || i < json_array_size(eos))
         return tg_fail(e, TG_E_CORRUPT, "%s: key 'eos_token_id' is neither an id nor a list of ids",
@@ -308,7 +323,7 @@ static tg_status add_eos_of(json_t *ids, const tg_checkpoint *c, tg_hf_part part
     return TG_OK;
 }
 
-static tg_status add_gguf_stops(json_t *ids, const tg_gguf *g, tg_err *e)
+static tg_status add_gguf_stops(tg_assets *p, const tg_gguf *g, tg_err *e)
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
@@ -316,13 +331,13 @@ static tg_status add_gguf_stops(json_t *ids, const tg_gguf *g, tg_err *e)
         int64_t id = -1;
         bool is_present;
         TG_TRY(tg_gguf_get_i64(g, keys[i], &id, &is_present, e));
-        if (is_present) add_stop_id(ids, id);
+        if (is_present) add_stop_id(p, id, keys[i]);
     }
     return TG_OK;
 }
 
-/* Ends of turns that files forget to name, by the spelling their makers gave them. */
-static void add_known_stops(json_t *ids, const tg_tokenizer *t)
+/* Ends of turns that files forget to name, by their spellings. */
+static void add_known_stops(tg_assets *p, const tg_tokenizer *t)
 {
     static const char *const spellings[] = {"<|im_end|>",    "<|eot_id|>", "<|eom_id|>",
                                             "<end_of_turn>", "<|end|>",    "<|endoftext|>"};
@@ -330,18 +345,30 @@ static void add_known_stops(json_t *ids, const tg_tokenizer *t)
         uint32_t flags = 0;
         int32_t id = tg_tokenizer_find_token(t, tg_str_from_cstr(spellings[i]));
         if (id != TG_TOKEN_NONE) tg_tokenizer_get_token(t, id, &flags);
-        if (flags & TG_TOKEN_SPECIAL) add_stop_id(ids, id);
+        if (flags & TG_TOKEN_SPECIAL) add_stop_id(p, id, spellings[i]);
     }
 }
 
-static tg_status ask_tokenizer(tg_assets *p, json_t *ids, tg_err *e)
+/* The largest id that plain text can become, and one. */
+static int32_t find_n_plain(const tg_tokenizer *t)
+{
+    for (int32_t id = tg_tokenizer_n_vocab(t) - 1; id >= 0; id--) {
+        uint32_t flags = 0;
+        tg_tokenizer_get_token(t, id, &flags);
+        if (!(flags & (TG_TOKEN_SPECIAL | TG_TOKEN_ADDED | TG_TOKEN_HOLE))) return id + 1;
+    }
+    return 0;
+}
+
+static tg_status ask_tokenizer(tg_assets *p, tg_err *e)
 {
     tg_tokenizer *t;
     if (p->tokenizer.len == 0) return TG_OK;
     TG_TRY(tg_tokenizer_open(&t, p->tokenizer.ptr, p->tokenizer.len, e));
     p->n_vocab = tg_tokenizer_n_vocab(t);
-    add_stop_id(ids, tg_tokenizer_eos_id(t));
-    add_known_stops(ids, t);
+    p->n_plain = find_n_plain(t);
+    add_stop_id(p, tg_tokenizer_eos_id(t), "the tokenizer's end of text");
+    add_known_stops(p, t);
     for (int32_t i = 0; tg_tokenizer_find_warning(t, i); i++)
         tg_log_warn("tokenizer: %s", tg_tokenizer_find_warning(t, i));
     tg_tokenizer_close(t);
@@ -364,8 +391,19 @@ static tg_status read_sampling(json_t *defaults, const tg_checkpoint *c, tg_err 
     TG_TRY(tg_json_get_f64(config, "repetition_penalty", &penalty, &is_present, path, e));
     TG_TRY(tg_json_get_i64(config, "top_k", &top_k, &is_present, path, e));
     if (!is_sampling) return TG_OK;
-    json_t *s = json_pack("{s:f, s:f, s:f, s:f, s:I}", "temperature", temperature, "top_p", top_p,
-                          "min_p", min_p, "repeat_penalty", penalty, "top_k", (json_int_t)top_k);
+    tg_sample_params params = {.temperature = (float)temperature,
+                               .top_p = (float)top_p,
+                               .min_p = (float)min_p,
+                               .repeat_penalty = (float)penalty,
+                               .top_k = (int32_t)TG_MAX(TG_MIN(top_k, INT32_MAX), -1)};
+    tg_status in_range = tg_sample_check(&params, e);
+    if (in_range != TG_OK) {
+        tg_err_context(e, "%s", path);
+        return in_range;
+    }
+    json_t *s =
+        json_pack("{s:f, s:f, s:f, s:f, s:I}", "temperature", temperature, "top_p", top_p, "min_p",
+                  min_p, "repeat_penalty", penalty, "top_k", (json_int_t)params.top_k);
     return json_object_set_new(defaults, "sampling", s) == 0
                ? TG_OK
                : tg_fail_nomem(e, sizeof s, "sampling defaults");
@@ -375,34 +413,41 @@ static tg_status read_defaults(tg_assets *p, const tg_checkpoint *c, tg_err *e)
 {
     const tg_gguf *g = tg_checkpoint_get_gguf(c);
     p->defaults = json_object();
+    p->stop_sources = json_array();
     json_t *ids = json_array();
-    if (!p->defaults || json_object_set_new(p->defaults, "stop_ids", ids) != 0)
+    if (!p->defaults || !p->stop_sources || json_object_set_new(p->defaults, "stop_ids", ids) != 0)
         return tg_fail_nomem(e, sizeof ids, "defaults");
     if (g) {
-        TG_TRY(add_gguf_stops(ids, g, e));
+        TG_TRY(add_gguf_stops(p, g, e));
     } else {
-        TG_TRY(add_eos_of(ids, c, TG_HF_GENERATION_CONFIG, e));
-        TG_TRY(add_eos_of(ids, c, TG_HF_CONFIG, e));
+        TG_TRY(add_eos_of(p, c, TG_HF_GENERATION_CONFIG, e));
+        TG_TRY(add_eos_of(p, c, TG_HF_CONFIG, e));
         TG_TRY(read_sampling(p->defaults, c, e));
     }
-    return ask_tokenizer(p, ids, e);
+    return ask_tokenizer(p, e);
 }
 
-tg_status tg_assets_check_stops(const tg_assets *p, const tg_checkpoint *c, int32_t n_rows,
-                                tg_err *e)
+tg_status tg_assets_check_ids(const tg_assets *p, const tg_checkpoint *c, int32_t n_vocab,
+                              tg_err *e)
 {
+    const json_t *ids = json_object_get(p->defaults, "stop_ids"), *x;
+    const char *path = tg_checkpoint_get_path(c);
     size_t i;
-    const json_t *x;
-    json_array_foreach(json_object_get(p->defaults, "stop_ids"), i, x)
+    json_array_foreach(ids, i, x)
     {
         json_int_t id = json_integer_value(x);
-        if (id >= n_rows)
+        if (id >= n_vocab)
             return tg_fail(e, TG_E_CORRUPT,
-                           "%s: token %lld ends an answer (eos_token_id), and the model's ids end "
-                           "at %d; correct the key",
-                           tg_checkpoint_get_path(c), (long long)id, n_rows - 1);
+                           "%s: token %lld ends a completion (%s), but the model's ids end at %d; "
+                           "correct the key",
+                           path, (long long)id,
+                           json_string_value(json_array_get(p->stop_sources, i)), n_vocab - 1);
     }
-    return TG_OK;
+    if (p->n_plain <= n_vocab) return TG_OK;
+    return tg_fail(e, TG_E_CORRUPT,
+                   "%s: the tokenizer makes ids up to %d of plain text, but the model's end at %d: "
+                   "correct vocab_size, or take the tokenizer of this model",
+                   path, p->n_plain - 1, n_vocab - 1);
 }
 
 tg_status tg_assets_read_texts(tg_assets *out, const tg_checkpoint *c, tg_err *e)
@@ -432,5 +477,6 @@ void tg_assets_deinit(tg_assets *p)
     tg_buf_deinit(&p->chat);
     tg_buf_deinit(&p->named);
     json_decref(p->defaults);
+    json_decref(p->stop_sources);
     *p = (tg_assets){0};
 }

@@ -71,8 +71,8 @@ tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_ex
     if (s == TG_OK) s = tg_loaded_checkpoint_open(&job->loaded, job->checkpoint, e);
     if (s == TG_OK) s = tg_assets_read(&job->assets, job->checkpoint, e);
     if (s == TG_OK)
-        s = tg_assets_check_stops(&job->assets, job->checkpoint,
-                                  tg_loaded_checkpoint_hparams(job->loaded)->n_embed_rows, e);
+        s = tg_assets_check_ids(&job->assets, job->checkpoint,
+                                tg_loaded_checkpoint_hparams(job->loaded)->n_vocab, e);
     if (s == TG_OK && job->assets.n_vocab > 0)
         tg_loaded_checkpoint_limit_vocab(job->loaded, job->assets.n_vocab);
     if (s == TG_OK)

@@ -94,7 +94,7 @@ static tg_status inspect_artifact(tg_buf *out, const char *path, const tg_export
     if (o)
         return tg_fail(e, TG_E_ARGUMENT,
                        "%s: is an artifact, whose shape and numbers are fixed; inspect the "
-                       "checkpoint it was made from, or export that anew",
+                       "checkpoint it was made from, or export that again",
                        path);
     TG_TRY(tg_artifact_open(&a, path, e));
     tg_status s = tg_exec_find_memory(&m, &a->program, &tg_cpu_device_ops, NULL, e);
@@ -111,7 +111,7 @@ enum { MAX_OBSTACLES = 4 };
 typedef struct tg_survey {
     tg_checkpoint *checkpoint;
     tg_assets assets;            /* empty: there are none, or they are an obstacle */
-    tg_chat *chat;               /* of the papers; NULL with them */
+    tg_chat *chat;               /* of the assets; NULL with them */
     tg_loaded_checkpoint *model; /* NULL: not understood */
     tg_compiled compiled;        /* with is_compiled */
     bool is_compiled;
@@ -154,9 +154,9 @@ static tg_status survey_assets(tg_survey *x, tg_err *e)
 static tg_status survey_program(tg_survey *x, tg_export_config *config, tg_err *e)
 {
     tg_err why = {0}, too_large = {0};
+    tg_status s = tg_assets_check_ids(&x->assets, x->checkpoint,
+                                      tg_loaded_checkpoint_hparams(x->model)->n_vocab, &why);
     if (x->assets.n_vocab > 0) tg_loaded_checkpoint_limit_vocab(x->model, x->assets.n_vocab);
-    tg_status s = tg_assets_check_stops(&x->assets, x->checkpoint,
-                                        tg_loaded_checkpoint_hparams(x->model)->n_embed_rows, &why);
     if (s == TG_OK)
         s = tg_export_config_check(config, tg_loaded_checkpoint_hparams(x->model), &why);
     if (s == TG_OK) s = tg_compile(&x->compiled, x->model, config, NULL, NULL, &why);
@@ -335,6 +335,8 @@ static tg_status inspect_checkpoint(tg_buf *out, const char *path, const tg_expo
         s = print_checkpoint_json(out, &x, e);
     else if (s == TG_OK)
         print_checkpoint(out, &x);
+    if (s == TG_OK && x.n_obstacles > 0)
+        s = tg_fail(e, x.obstacles[0].status, "%s", x.obstacles[0].msg);
     deinit_survey(&x);
     return s;
 }
@@ -346,8 +348,14 @@ tg_status tg_inspect(char **out, const char *path, const tg_export_options *o, b
     *out = NULL;
     tg_status s = tg_artifact_is_at(path) ? inspect_artifact(&text, path, o, is_json, e)
                                           : inspect_checkpoint(&text, path, o, is_json, e);
-    if (s == TG_OK) s = tg_buf_check(&text, e);
-    if (s == TG_OK) s = tg_give_text(out, tg_buf_str(&text), e);
+    /* A checkpoint that will not run has its description too. */
+    bool is_described = s == TG_OK || text.len > 0;
+    if (is_described && text.is_failed) s = tg_buf_check(&text, e);
+    if (is_described && !text.is_failed) {
+        tg_err why = {0};
+        tg_status given = tg_give_text(out, tg_buf_str(&text), &why);
+        if (given != TG_OK && s == TG_OK) s = tg_fail(e, given, "%s", why.msg);
+    }
     tg_buf_deinit(&text);
     return s;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cmd_inspect.c - what an artifact or a checkpoint holds.
  *
- * A MODEL here is only looked at: nothing is exported, and of a checkpoint no weight is read.
+ * A MODEL here is only looked at: nothing is exported.
  * --verify comes first, so that a report is never printed about bytes that are wrong. */
 #include "app/command.h"
 #include "app/report.h"
@@ -38,12 +38,16 @@ int tg_run_inspect(const tg_args *a)
     tg_status s = TG_OK;
     if (a->is_set[TG_OPT_VERIFY]) s = tg_verify(a->operand, &e);
     if (s == TG_OK) s = tg_inspect(&text, a->operand, o, is_json, &e);
-    if (s == TG_OK) {
+    /* What will not run is described with its obstacles, and that is the failure's sentence. */
+    bool is_obstructed = text && s != TG_OK;
+    if (text) {
         tg_str all = tg_str_from_cstr(text);
         tg_term_print(&out, all);
         if (all.len && all.ptr[all.len - 1] != '\n') tg_term_write(&out, TG_STR("\n"));
-        if (a->is_set[TG_OPT_VERIFY]) tg_say("every checksum of %s is right", a->operand);
+        if (a->is_set[TG_OPT_VERIFY] && s == TG_OK)
+            tg_say("every checksum of %s is right", a->operand);
     }
     tg_free(text);
-    return tg_exit_code(s, &e, &out);
+    int code = tg_exit_code(is_obstructed ? TG_OK : s, &e, &out);
+    return is_obstructed && code == 0 ? 1 : code;
 }

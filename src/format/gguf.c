@@ -52,6 +52,7 @@ const char *tg_gguf_type_name(tg_gguf_type t)
 typedef struct cursor {
     const uint8_t *data;
     size_t n, pos;
+    bool is_cut; /* something would end behind the file: no key is to blame */
 } cursor;
 
 static size_t get_left(const cursor *c)
@@ -59,13 +60,18 @@ static size_t get_left(const cursor *c)
     return c->n - c->pos;
 }
 
+static tg_status fail_cut(cursor *c, const char *what, uint64_t n, tg_err *e)
+{
+    c->is_cut = true;
+    return tg_fail(e, TG_E_CORRUPT,
+                   "%s at byte %zu needs %" PRIu64 " bytes and the file ends at byte %zu: it is "
+                   "truncated or damaged; fetch it again",
+                   what, c->pos, n, c->n);
+}
+
 static tg_status take(cursor *c, size_t n, const uint8_t **out, const char *what, tg_err *e)
 {
-    if (n > get_left(c))
-        return tg_fail(e, TG_E_CORRUPT,
-                       "%s at byte %zu needs %zu bytes and the file ends at byte %zu: it is "
-                       "truncated or damaged",
-                       what, c->pos, n, c->n);
+    if (n > get_left(c)) return fail_cut(c, what, n, e);
     *out = c->data + c->pos;
     c->pos += n;
     return TG_OK;
@@ -134,9 +140,11 @@ static tg_status take_name(cursor *c, tg_str *out, const char *what, tg_err *e)
 static tg_status skip_strings(cursor *c, uint64_t n, tg_err *e)
 {
     tg_str s;
-    if (n > get_left(c) / sizeof(uint64_t))
+    c->is_cut = n > get_left(c) / sizeof(uint64_t);
+    if (c->is_cut)
         return tg_fail(e, TG_E_CORRUPT,
-                       "an array of %" PRIu64 " strings cannot fit in the %zu bytes that are left",
+                       "an array of %" PRIu64 " strings cannot fit in the %zu bytes that are left: "
+                       "the file is truncated or damaged; fetch it again",
                        n, get_left(c));
     for (uint64_t i = 0; i < n; i++)
         TG_TRY(take_str(c, &s, "a string of an array", e));
@@ -148,10 +156,12 @@ static tg_status skip_values(cursor *c, tg_gguf_type type, uint64_t n, tg_err *e
     size_t size = (size_t)types[type].n_bytes;
     const uint8_t *p = NULL;
     if (type == TG_GGUF_STRING) return skip_strings(c, n, e);
-    if (n > get_left(c) / size)
+    c->is_cut = n > get_left(c) / size;
+    if (c->is_cut)
         return tg_fail(e, TG_E_CORRUPT,
-                       "%" PRIu64 " values of type %s cannot fit in the %zu bytes that are left", n,
-                       types[type].name, get_left(c));
+                       "%" PRIu64 " values of type %s cannot fit in the %zu bytes that are left: "
+                       "the file is truncated or damaged; fetch it again",
+                       n, types[type].name, get_left(c));
     TG_TRY(take(c, (size_t)n * size, &p, "a value", e));
     for (size_t i = 0; type == TG_GGUF_BOOL && i < n; i++)
         if (p[i] > 1) return tg_fail(e, TG_E_CORRUPT, "a bool has the value %d", p[i]);
@@ -199,7 +209,8 @@ static tg_status take_kvs(tg_gguf *g, tg_arena *a, cursor *c, tg_err *e)
         TG_TRY(take_name(c, &kv->key, "a key", e));
         tg_status s = take_value(c, kv, e);
         if (s != TG_OK) {
-            tg_err_context(e, "key '%.*s'", (int)TG_MIN(kv->key.len, 200u), kv->key.ptr);
+            if (!c->is_cut)
+                tg_err_context(e, "key '%.*s'", (int)TG_MIN(kv->key.len, 200u), kv->key.ptr);
             return s;
         }
         names[i] = (tg_name_entry){kv->key, i};
@@ -255,7 +266,7 @@ static tg_status find_dtype(tg_tensor *t, uint32_t id, tg_err *e)
                                 " (%s), which was removed from GGUF: convert the model again"
                               : "tensor '%.*s' has type %" PRIu32
                                 " (%s), which this program does not read: take another "
-                                "quantisation of the model, such as Q4_K_M or Q8_0",
+                                "quantization of the model, such as Q4_K_M or Q8_0",
                    (int)t->name.len, t->name.ptr, id, name);
 }
 
@@ -451,7 +462,7 @@ static tg_status parse(tg_gguf *g, tg_arena *a, cursor *c, tg_err *e)
 tg_status tg_gguf_parse(tg_gguf *out, tg_arena *a, const uint8_t *data, size_t n_bytes,
                         const char *file, tg_err *e)
 {
-    cursor c = {data, n_bytes, 0};
+    cursor c = {.data = data, .n = n_bytes};
     *out = (tg_gguf){.file = file};
     tg_status s = parse(out, a, &c, e);
     if (s != TG_OK) tg_err_context(e, "%s", file);

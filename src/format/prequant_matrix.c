@@ -408,6 +408,12 @@ const tg_coding tg_coding_fp8 = {
     .scales = {"weight_scale_inv", "weight_scale"},
     .rules = &fp8_rules,
 };
+const tg_coding tg_coding_fp8_scale = {
+    .codes = "weight",
+    .dtype = TG_DTYPE_F8_E4M3,
+    .scales = {"weight_scale"},
+    .rules = &fp8_rules,
+};
 
 /* ---- a matrix */
 

@@ -21,7 +21,9 @@ typedef struct tg_coding {
 
 extern const tg_coding tg_coding_gptq, tg_coding_awq; /* qweight */
 extern const tg_coding tg_coding_packed;              /* weight_packed */
-extern const tg_coding tg_coding_int8, tg_coding_fp8; /* weight */
+extern const tg_coding tg_coding_int8;                /* weight */
+extern const tg_coding tg_coding_fp8; /* weight; DeepSeek's weight_scale_inv, or weight_scale */
+extern const tg_coding tg_coding_fp8_scale; /* weight, weight_scale */
 
 /* What config.json says of all matrices of a folder. */
 typedef struct tg_prequant_folder {

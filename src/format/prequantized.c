@@ -283,9 +283,9 @@ static const method methods[] = {
     {"gptq", {&tg_coding_gptq}, read_gptq, gptq_keys},
     {"awq", {&tg_coding_awq}, read_awq, awq_keys},
     {"fp8", {&tg_coding_fp8}, read_fp8, fp8_keys},
-    {"fbgemm_fp8", {&tg_coding_fp8}, NULL, fp8_keys},
+    {"fbgemm_fp8", {&tg_coding_fp8_scale}, NULL, fp8_keys},
     {"compressed-tensors",
-     {&tg_coding_packed, &tg_coding_int8, &tg_coding_fp8},
+     {&tg_coding_packed, &tg_coding_int8, &tg_coding_fp8_scale},
      read_compressed,
      compressed_keys},
 };

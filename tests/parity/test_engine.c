@@ -473,7 +473,7 @@ static void an_end_beyond_the_models_ids_is_refused(void **state)
                      TG_OK);
     snprintf(path, sizeof path, "%s/endless.tg", parity_dir());
     assert_int_equal(tg_export(folder, path, NULL, &e), TG_E_CORRUPT);
-    if (!strstr(e.msg, "token 99999 ends an answer")) fail_msg("%s", e.msg);
+    if (!strstr(e.msg, "token 99999 ends a completion")) fail_msg("%s", e.msg);
     assert_false(tg_artifact_is_at(path));
 }
 

@@ -201,7 +201,7 @@ static void assert_stops(const char *path, tg_status status, const char *stops_o
     if (tg_checkpoint_open(&c, path, &e) != TG_OK) fail_msg("%s", e.msg);
     tg_status s = tg_assets_read(&p, c, &e);
     if (s == TG_OK) {
-        s = tg_assets_check_stops(&p, c, 300, &e);
+        s = tg_assets_check_ids(&p, c, 300, &e);
         const json_t *ids = json_object_get(p.defaults, "stop_ids");
         assert_int_equal(tg_json_print(&line, ids, 0, NULL), TG_OK);
         tg_assets_deinit(&p);
@@ -229,7 +229,7 @@ static void an_end_is_an_id_that_the_model_has(void **state)
         {"299", TG_OK, "[299]"},
         {"[5, 6, 5]", TG_OK, "[5, 6]"},
         {"300", TG_E_CORRUPT,
-         "token 300 ends an answer (eos_token_id), and the model's ids end at 299"},
+         "token 300 ends a completion (eos_token_id of config.json), but the model's ids end at 299"},
         {"[1, 4294967297]", TG_E_CORRUPT, "token 4294967297"},
         {"-2", TG_E_CORRUPT, "config.json: key 'eos_token_id' is neither an id nor a list"},
         {"2.0", TG_E_CORRUPT, "config.json: key 'eos_token_id' is neither an id nor a list"},
@@ -247,6 +247,108 @@ static void an_end_is_an_id_that_the_model_has(void **state)
     end(p);
 }
 
+/* A GGUF file of one string key and one u32 key. */
+static const char *save_ids(const char *dir, const char *key, uint32_t id)
+{
+    tg_buf b = {0};
+    put_header(&b, 3, 0, 2);
+    put_kv_str(&b, "general.architecture", "llama");
+    put_kv_u32(&b, key, id);
+    put_padding(&b, 32);
+    return save_buf(dir, "m.gguf", &b);
+}
+
+static void an_end_that_the_model_lacks_is_reported_under_its_own_key(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    place p = begin_folder();
+    for (size_t i = 0; i < TG_COUNT(keys); i++) {
+        char want[128];
+        snprintf(want, sizeof want, "token 4294967295 ends a completion (%s)", keys[i]);
+        assert_stops(save_ids(p.dir, keys[i], UINT32_MAX), TG_E_CORRUPT, want);
+        assert_stops(save_ids(p.dir, keys[i], 299), TG_OK, "[299]");
+    }
+    end(p);
+}
+
+static void assert_named_once(const char *path, const char *words)
+{
+    tg_assets p;
+    tg_checkpoint *c = NULL;
+    tg_err e = {0};
+    if (tg_checkpoint_open(&c, path, &e) != TG_OK) fail_msg("%s", e.msg);
+    assert_int_equal(tg_assets_read(&p, c, &e), TG_E_CORRUPT);
+    assert_says(&e, words);
+    const char *first = strstr(e.msg, "m.gguf:");
+    assert_non_null(first);
+    if (strstr(first + 1, "m.gguf:")) fail_msg("twice: %s", e.msg);
+    tg_checkpoint_close(c);
+}
+
+static void a_message_names_the_gguf_file_once(void **state)
+{
+    (void)state;
+    place p = begin_folder();
+    const char *const kvs[][2] = {{"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.tokens", "a"}};
+    assert_named_once(save_gguf(p.dir, kvs, 1), "tokenizer.ggml.tokens is absent or empty");
+    assert_named_once(save_gguf(p.dir, kvs, 2), "key 'tokenizer.ggml.tokens' is string");
+    assert_named_once(save_ids(p.dir, "tokenizer.chat_template", 7),
+                      "key 'tokenizer.chat_template'");
+    assert_named_once(save_ids(p.dir, "tokenizer.chat_template.x", 7), "is no text");
+    const char *const named[][2] = {{"tokenizer.chat_template.", "a"}};
+    assert_named_once(save_gguf(p.dir, named, 1), "a name of 0 bytes");
+    end(p);
+}
+
+/* What transformers' logits processors refuse when they are made. */
+static void sampling_out_of_range_is_found_in_generation_config(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"\"top_k\": -1", "generation_config.json: top_k is -1"},
+        {"\"top_k\": -5000000000", "generation_config.json: top_k is -1"},
+        {"\"top_p\": 1.5", "generation_config.json: top_p is 1.5"},
+        {"\"top_p\": -0.5", "generation_config.json: top_p is -0.5"},
+        {"\"min_p\": 2", "generation_config.json: min_p is 2"},
+        {"\"temperature\": -1", "generation_config.json: temperature is -1"},
+        {"\"temperature\": 1e300", "generation_config.json: temperature is inf"},
+        {"\"repetition_penalty\": -2", "generation_config.json: repeat_penalty is -2"},
+    };
+    place p = begin_folder();
+    save_text(p.dir, "config.json", "{\"model_type\":\"llama\"}");
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "{\"do_sample\": true, %s}", rows[i][0]);
+        save_text(p.dir, "generation_config.json", text);
+        assert_stops(p.dir, TG_E_ARGUMENT, rows[i][1]);
+        snprintf(text, sizeof text, "{\"do_sample\": false, %s}", rows[i][0]);
+        save_text(p.dir, "generation_config.json", text); /* which nothing reads */
+        assert_stops(p.dir, TG_OK, "[]");
+    }
+    end(p);
+}
+
+/* transformers' embedding has vocab_size rows: an id beyond it is an IndexError. */
+static void text_becomes_only_ids_that_the_model_has(void **state)
+{
+    (void)state;
+    tg_assets p;
+    tg_checkpoint *c = NULL;
+    tg_err e = {0};
+    if (tg_checkpoint_open(&c, "tests/tiny/llama-mqa", &e) != TG_OK) fail_msg("%s", e.msg);
+    if (tg_assets_read(&p, c, &e) != TG_OK) fail_msg("%s", e.msg);
+    assert_int_equal(p.n_vocab, 288);
+    assert_int_equal(tg_assets_check_ids(&p, c, 288, &e), TG_OK);
+    assert_int_equal(tg_assets_check_ids(&p, c, p.n_plain, &e), TG_OK);
+    json_array_clear(json_object_get(p.defaults, "stop_ids"));
+    assert_int_equal(tg_assets_check_ids(&p, c, 1, &e), TG_E_CORRUPT);
+    assert_says(&e, "but the model's end at 0: correct vocab_size");
+    tg_assets_deinit(&p);
+    tg_checkpoint_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +359,10 @@ int main(void)
         cmocka_unit_test(a_template_that_cannot_be_used_is_said_and_the_model_stays),
         cmocka_unit_test(what_is_no_template_is_refused),
         cmocka_unit_test(an_end_is_an_id_that_the_model_has),
+        cmocka_unit_test(an_end_that_the_model_lacks_is_reported_under_its_own_key),
+        cmocka_unit_test(a_message_names_the_gguf_file_once),
+        cmocka_unit_test(sampling_out_of_range_is_found_in_generation_config),
+        cmocka_unit_test(text_becomes_only_ids_that_the_model_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

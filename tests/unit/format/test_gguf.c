@@ -341,6 +341,30 @@ static void counts_beyond_the_file_are_refused(void **state)
     assert_refused(&b, TG_E_CORRUPT, "truncated");
 }
 
+/* The key in which a file ends is not the one that is wrong. */
+static void a_file_cut_off_in_a_key_blames_no_key(void **state)
+{
+    (void)state;
+    static const size_t kept[] = {24 + 20, 24 + 8 + 21 + 4 + 12 + 30, 24 + 8 + 21 + 4 + 12 + 83};
+    for (size_t i = 0; i < TG_COUNT(kept); i++) {
+        tg_buf b = {0};
+        put_header(&b, 3, 0, 1);
+        put_array(&b, "tokenizer.ggml.merges", KV_STRING, 10);
+        for (int k = 0; k < 10; k++)
+            put_str(&b, "a b");
+        b.len = kept[i];
+        tg_gguf g;
+        tg_arena a = {0};
+        tg_err e = {0};
+        assert_int_equal(tg_gguf_parse(&g, &a, (uint8_t *)b.ptr, b.len, "x.gguf", &e),
+                         TG_E_CORRUPT);
+        assert_says(&e, "truncated or damaged; fetch it again");
+        if (strstr(e.msg, "merges")) fail_msg("%s", e.msg);
+        tg_arena_deinit(&a);
+        tg_buf_deinit(&b);
+    }
+}
+
 /* C09 */
 static void arrays_are_bounded_by_the_bytes_left(void **state)
 {
@@ -574,6 +598,7 @@ int main(void)
         cmocka_unit_test(odd_alignments_are_refused),
         cmocka_unit_test(lengths_beyond_the_file_are_refused),
         cmocka_unit_test(counts_beyond_the_file_are_refused),
+        cmocka_unit_test(a_file_cut_off_in_a_key_blames_no_key),
         cmocka_unit_test(arrays_are_bounded_by_the_bytes_left),
         cmocka_unit_test(tensor_types_we_do_not_read_are_named),
         cmocka_unit_test(rows_that_are_no_whole_blocks_are_refused),

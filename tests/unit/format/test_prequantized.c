@@ -144,17 +144,21 @@ static void a_matrix_without_its_scale_is_refused_by_name(void **state) /* C33 *
 {
     (void)state;
     uint8_t bytes[148] = {0};
-    static const char *const abouts[] = {"\"quant_method\": \"fp8\"",
-                                         "\"quant_method\": \"fbgemm_fp8\"",
-                                         ("\"quant_method\": \"compressed-tensors\", \"format\": "
-                                          "\"float-quantized\"")};
+    /* each by the name that its own writer gives the scale */
+    static const char *const abouts[][2] = {
+        {"\"quant_method\": \"fp8\"", "'a.weight_scale_inv'"},
+        {"\"quant_method\": \"fbgemm_fp8\"", "'a.weight_scale'"},
+        {"\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\"",
+         "'a.weight_scale'"},
+    };
     for (size_t i = 0; i < TG_COUNT(abouts); i++) {
         shipped_fixture f = open_made(
-            abouts[i],
+            abouts[i][0],
             "{\"a.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[4,4],\"data_offsets\":[0,16]}}", bytes,
             16);
         assert_int_equal(f.status, TG_E_CORRUPT);
-        assert_says(&f.e, "'a.weight' is quantized, but 'a.weight_scale");
+        assert_says(&f.e, "'a.weight' is quantized, but ");
+        assert_says(&f.e, abouts[i][1]);
         assert_says(&f.e, "is missing");
         close_folder(&f, true);
     }
