@@ -139,7 +139,7 @@ static void update_stats(tg_request *r)
         .n_completion_tokens = t.n_completion,
         .ttft_ms = t.first_token_ns ? (double)(t.first_token_ns - t.added_ns) / 1e6 : 0,
         .prompt_ms = (double)t.prompt_ns / 1e6,
-        .decode_ms = (double)t.answer_ns / 1e6,
+        .decode_ms = (double)t.completion_ns / 1e6,
         .n_recomputed_tokens = t.n_recomputed,
     };
 }

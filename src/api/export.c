@@ -50,9 +50,9 @@ tg_status tg_export_options_read(tg_export_config *out, const tg_export_options 
 
 static tg_status check_calibration(const tg_export_config *c, const tg_export_options *o, tg_err *e)
 {
-    bool is_few = c->weights == TG_WEIGHTS_Q4_0 || c->weights == TG_WEIGHTS_Q4_1 ||
-                  c->weights == TG_WEIGHTS_Q5_1;
-    if (!o || !o->calibration_file || is_few) return TG_OK;
+    bool is_low_bit = c->weights == TG_WEIGHTS_Q4_0 || c->weights == TG_WEIGHTS_Q4_1 ||
+                      c->weights == TG_WEIGHTS_Q5_1;
+    if (!o || !o->calibration_file || is_low_bit) return TG_OK;
     return tg_fail(e, TG_E_ARGUMENT,
                    "%s: a calibration text serves weights that are quantized to 4 or 5 bits; add "
                    "--weights q4_0, q4_1 or q5_1, or leave out --calibrate",
@@ -110,7 +110,7 @@ tg_status tg_export_preview(char **out, const char *source, const char *pass,
 
 /* ---- writing. The program comes after the weights, for it says what running them has shown. */
 
-/* Beside weights and papers lie the program and two texts, some hundred KB, and
+/* Beside weights and assets lie the program and two texts, some hundred KB, and
  * what the file system needs for itself. */
 tg_status tg_export_check_disk(int64_t n_bytes, const char *dir, tg_err *e)
 {

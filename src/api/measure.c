@@ -58,7 +58,7 @@ typedef struct trial {
     tg_engine *engine;
     const tg_trial *options;
     int32_t *tokens;          /* [rows][most tokens of a step] */
-    tg_sample_params *params; /* greedy, as many */
+    tg_sample_params *params; /* greedy; as many as tokens */
     tg_exec_row *rows;
     tg_arena arena;
 } trial;
@@ -99,7 +99,7 @@ static tg_status check_trial(const tg_program *p, const tg_trial *o, tg_err *e)
     return TG_OK;
 }
 
-/* Row r with n tokens from `position` on; all of them wanted, or none. */
+/* Row r with n tokens from `position` on; all of them are output rows, or none. */
 static void set_row(trial *t, int32_t r, int32_t position, int32_t n, bool is_output_row,
                     int32_t room)
 {
@@ -129,8 +129,8 @@ static tg_status fill_rows(trial *t, int32_t room, tg_err *e)
     return TG_OK;
 }
 
-/* One step. What it writes lies behind `depth`, where the next one writes again: like drafts that
- * were all rejected. */
+/* One step. It writes behind `depth`, where the next one writes again: like drafts that were all
+ * rejected. */
 static tg_status time_step(trial *t, int32_t n_tokens, double *ms, tg_err *e)
 {
     const tg_trial *o = t->options;

@@ -83,7 +83,7 @@ static void weigh(float *out, const double *squares, int64_t n)
     }
 }
 
-/* What w is quantized from, with weighted errors; NULL where it is not. */
+/* The float weight that w is quantized from with weighted errors; NULL when there is none. */
 static const tg_weight_entry *find_float(const tg_importance *k, const tg_weight_entry *w)
 {
     if (w->is_plain || !tg_layout_rows[w->layout].is_quantized || w->layout == TG_LAYOUT_Q8_0)

@@ -36,16 +36,15 @@ static tg_status choose_layout(void *context, tg_weight_role role, int32_t layer
     /* Errors of the head go straight into every logit: 4 and 5 bits keep 8 there, as llama.cpp's
      * quantizer does. SmolLM2, mean KL to float32: 0.386 with a head of q4_0, 0.298 so. */
     tg_weights_mode mode = from->mode;
-    bool is_few = mode == TG_WEIGHTS_Q4_0 || mode == TG_WEIGHTS_Q4_1 || mode == TG_WEIGHTS_Q5_1;
-    if (is_few && (role == TG_W_EMBED || role == TG_W_HEAD)) mode = TG_WEIGHTS_Q8_0;
+    bool is_low_bit = mode == TG_WEIGHTS_Q4_0 || mode == TG_WEIGHTS_Q4_1 || mode == TG_WEIGHTS_Q5_1;
+    if (is_low_bit && (role == TG_W_EMBED || role == TG_W_HEAD)) mode = TG_WEIGHTS_Q8_0;
     if (w && w->tensor) return tg_pack_choose_layout(out, w->tensor, mode, is_plain, e);
     return tg_fail(e, TG_E_CORRUPT, "weight '%s' of layer %d is used but not in the checkpoint",
                    tg_weight_role_name(role), layer);
 }
 
-/* A quantized matrix is unpacked for f32, which is exact, and made into no other type: to round
- * twice would be a choice nobody made. Of a checkpoint that has no others, other types are asked
- * for in vain. */
+/* A quantized matrix is unpacked for f32, which is exact, and never converted to another type, as
+ * that would round twice. So other types are refused for a checkpoint that has nothing else. */
 static tg_status check_mode(const source *from, tg_err *e)
 {
     if (from->has_floats || from->mode == TG_WEIGHTS_AUTO || from->mode == TG_WEIGHTS_F32)
@@ -127,7 +126,7 @@ static tg_status run_passes(tg_compiled *out, tg_graph *g, const source *from,
     TG_TRY(tg_graph_plan(g, p, c->context_buckets, c->n_context_buckets, &out->arena, e));
     for (int32_t i = 0; dumped == PASS_PLAN && i < p->n_plans; i++)
         tg_plan_print(p, &p->plans[i], dump);
-    /* What a device will be told, checked as if it came from a file. */
+    /* Checked as if it came from a file: devices trust it. */
     return tg_program_check(p, e);
 }
 

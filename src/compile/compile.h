@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * compile.h - from a model to an artifact.
  *
- *   model -> graph -> fuse -> wanted -> group -> specialise (kind x bucket) -> memplan -> program
- *                                           weights -> pack -> weights.0.bin
+ *   model -> graph -> fuse -> output rows -> group -> specialise (kind x bucket)
+ *         -> memplan -> program;   weights -> pack -> weights.0.bin
  *
  * One pass a file; every pass leaves a graph that tg_graph_check accepts and that can be printed
  * (--dump-ir). The compiler may be slow and may allocate. It runs no model: choices that need a run
@@ -16,7 +16,7 @@
 
 enum { TG_MAX_CONTEXT_BUCKETS = 16 };
 
-/* What packed form weights take. AUTO keeps a quantized tensor as it is and a float tensor in its
+/* How weights are packed. AUTO keeps a quantized tensor as it is and a float tensor in its
  * own type; the others convert float tensors (quantized ones stay; where all matrices are, all but
  * F32 are an error). */
 typedef enum tg_weights_mode {

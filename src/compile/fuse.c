@@ -24,7 +24,7 @@ typedef struct match {
     tg_graph *g;
     tg_graph_block *b;
     int32_t nodes[MAX_TERMS];  /* node of each term, TG_NONE for a missing one */
-    int32_t values[MAX_TERMS]; /* what each term gives, TG_NONE while nobody asked */
+    int32_t values[MAX_TERMS]; /* what each term gives, TG_NONE: not known yet */
 } match;
 
 typedef struct fusion {
@@ -135,7 +135,7 @@ static bool is_stream(const tg_graph_block *b, int32_t value)
     return true;
 }
 
-/* The sum may be written over the residual when nobody wants the old residual afterwards. */
+/* The sum may be written over the residual when nothing reads the old residual afterwards. */
 static bool allows_in_place(const match *m)
 {
     const tg_node *add = node_of(m, 1), *summand = node_of(m, 0);

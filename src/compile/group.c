@@ -4,7 +4,7 @@
  * belong together. */
 #include "compile/pass.h"
 
-/* What the layers of a body keep; n_kv_heads 0: nothing. */
+/* The KV heads that the layers of a body store; n_kv_heads 0: none. */
 static tg_status find_kept(const tg_graph_block *b, tg_kv_group *out, tg_err *e)
 {
     int32_t n_writes = 0, n_reads = 0;

@@ -105,11 +105,11 @@ static tg_status alias_instr(work *w, const tg_segment *s, int32_t i, tg_err *e)
     const tg_op_row *row = tg_op_get((tg_op)x->op);
     if (x->out == TG_NONE || !is_in_arena(&w->values[x->out])) return TG_OK;
     tg_plan_value *out = &w->values[x->out];
-    int32_t to = root_of(w, x->in[0]), wanted = out->alias; /* specialise.c: a layer's result */
+    int32_t to = root_of(w, x->in[0]), target = out->alias; /* specialise.c: a layer's result */
     bool is_free = is_in_arena(&w->values[x->in[0]]) && !w->is_result[x->in[0]] &&
                    last_read(w->plan, s, x->in[0]) == i &&
                    (row->n_inputs < 2 || root_of(w, x->in[1]) != to) && may_be_in_place(w, x, to);
-    if (wanted == TG_NONE) {
+    if (target == TG_NONE) {
         if (is_free)
             out->alias = to;
         else if (row->in_place == TG_IN_PLACE_ALWAYS)
@@ -117,10 +117,10 @@ static tg_status alias_instr(work *w, const tg_segment *s, int32_t i, tg_err *e)
                            row->name);
         return TG_OK;
     }
-    bool is_over_stream = is_free && to == wanted;
+    bool is_over_stream = is_free && to == target;
     out->alias = TG_NONE; /* so that it does not count as a use itself */
     bool is_stream_idle = last_stream_use(w, s, i + 1) < i;
-    out->alias = wanted;
+    out->alias = target;
     if (is_over_stream || (is_stream_idle && row->in_place != TG_IN_PLACE_ALWAYS)) return TG_OK;
     return tg_fail(
         e, TG_E_UNSUPPORTED,

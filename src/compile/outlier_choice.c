@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * outlier_choice.c - which groups of activations are worth a second plane.
+ * outlier_choice.c - which groups of activations get a second plane.
  *
  * Rounding a group to 8 bits costs its input an error of scale^2 / 12 a column, and the results of
  * the matrices that read it that times the squares of the group's weights. In trained models a few
@@ -26,7 +26,7 @@
 enum { ROWS = 128, MAX_MEMBERS = TG_MAX_WEIGHTS };
 
 /* BUDGET: the share of all multiply-adds that second planes may add. LEAST: a group below twice the
- * mean is no outlier, and stays narrow whatever is left to spend. */
+ * mean is no outlier, and keeps one plane whatever is left to spend. */
 static const double BUDGET = 0.06, LEAST = 2;
 
 /* An input that some quantized matrices read. */
@@ -35,14 +35,14 @@ typedef struct input {
     int32_t n_members;
     int32_t n_groups;
     double products;   /* multiply-adds of one group */
-    bool *is_wide;     /* [n_groups] */
+    bool *is_outlier;  /* [n_groups] */
     double *error;     /* [n_groups] */
     double mean_error; /* of a group */
 } input;
 
 typedef struct candidate {
     int32_t input, group;
-    double worth;
+    double share; /* its error over the mean of its input */
 } candidate;
 
 typedef struct chooser {
@@ -71,9 +71,9 @@ static tg_status add_input(chooser *c, const tg_instr *x, int32_t layer, tg_err 
         return TG_OK;
     input *in = &c->inputs[c->n_inputs++];
     in->n_groups = (int32_t)tg_div_up(first->cols, TG_GROUP_COLS);
-    in->is_wide = TG_ARENA_ARRAY(&c->arena, bool, in->n_groups);
+    in->is_outlier = TG_ARENA_ARRAY(&c->arena, bool, in->n_groups);
     in->error = TG_ARENA_ARRAY(&c->arena, double, in->n_groups);
-    if (!in->is_wide || !in->error)
+    if (!in->is_outlier || !in->error)
         return tg_fail_nomem(e, (size_t)in->n_groups * sizeof(double), "a matrix's input");
     for (int32_t i = 0; i < TG_MAX_WEIGHTS; i++) {
         if (x->weights[i] == TG_NONE) continue;
@@ -157,11 +157,11 @@ static tg_status measure(chooser *c, const double *const *squares, tg_err *e)
 
 /* ---- choosing */
 
-/* The worthiest first; equal ones as they lie in the model. */
+/* The highest share first; equal ones as they lie in the model. */
 static int compare_candidates(const void *x, const void *y)
 {
     const candidate *a = x, *b = y;
-    if (a->worth != b->worth) return a->worth < b->worth ? 1 : -1;
+    if (a->share != b->share) return a->share < b->share ? 1 : -1;
     if (a->input != b->input) return a->input < b->input ? -1 : 1;
     return a->group < b->group ? -1 : a->group > b->group;
 }
@@ -193,7 +193,7 @@ static void spend(chooser *c)
         const candidate *x = &c->candidates[i];
         input *in = &c->inputs[x->input];
         if (in->products > left) continue;
-        in->is_wide[x->group] = true;
+        in->is_outlier[x->group] = true;
         left -= in->products;
     }
 }
@@ -206,7 +206,7 @@ static int32_t choose(void *context, const tg_weight_entry *w, int32_t index, in
     if (c->input_of[index] == 0) return 0;
     const input *in = &c->inputs[c->input_of[index] - 1];
     for (int32_t g = 0; g < in->n_groups; g++)
-        if (in->is_wide[g]) out[n++] = g;
+        if (in->is_outlier[g]) out[n++] = g;
     return n;
 }
 

@@ -5,20 +5,20 @@
 #include <inttypes.h>
 #include <string.h>
 
-typedef struct widener {
+typedef struct builder {
     tg_weight_entry *weights; /* the new table */
     int32_t n_weights;        /* filled so far */
     tg_buf lists;             /* int32_t each */
     int32_t *list;            /* of one weight */
-} widener;
+} builder;
 
-static const int32_t *get_lists(const widener *w)
+static const int32_t *get_lists(const builder *w)
 {
     return (const int32_t *)(const void *)w->lists.ptr;
 }
 
 /* Where an equal list stands, or a new place at the end. */
-static int32_t add_list(widener *w, int32_t n)
+static int32_t add_list(builder *w, int32_t n)
 {
     size_t n_bytes = (size_t)n * sizeof *w->list;
     if (n == 0) return 0;
@@ -32,8 +32,8 @@ static int32_t add_list(widener *w, int32_t n)
     return at;
 }
 
-static tg_status widen_entry(widener *w, tg_weight_entry *x, tg_choose_outliers_fn *choose,
-                             void *context, tg_err *e)
+static tg_status set_entry(builder *w, tg_weight_entry *x, tg_choose_outliers_fn *choose,
+                           void *context, tg_err *e)
 {
     x->first_outlier = x->n_outliers = 0;
     if (x->is_plain || !tg_layout_rows[x->layout].is_quantized) return TG_OK;
@@ -49,13 +49,13 @@ static tg_status widen_entry(widener *w, tg_weight_entry *x, tg_choose_outliers_
     return tg_buf_check(&w->lists, e);
 }
 
-static tg_status widen_all(widener *w, tg_compiled *c, tg_choose_outliers_fn *choose, void *context,
-                           tg_err *e)
+static tg_status set_all(builder *w, tg_compiled *c, tg_choose_outliers_fn *choose, void *context,
+                         tg_err *e)
 {
     tg_program *p = &c->program;
     for (int32_t i = 0; i < p->n_weights; i++) {
         w->weights[i] = p->weights[i];
-        TG_TRY(widen_entry(w, &w->weights[i], choose, context, e));
+        TG_TRY(set_entry(w, &w->weights[i], choose, context, e));
         w->n_weights = i + 1;
     }
     size_t n_bytes = w->lists.len;
@@ -71,13 +71,13 @@ static tg_status widen_all(widener *w, tg_compiled *c, tg_choose_outliers_fn *ch
 tg_status tg_compiled_set_outliers(tg_compiled *c, tg_choose_outliers_fn *choose, void *context,
                                    tg_err *e)
 {
-    widener w = {0};
+    builder w = {0};
     int64_t most = 1;
     for (int32_t i = 0; i < c->program.n_weights; i++)
         most = TG_MAX(most, tg_div_up(c->program.weights[i].cols, TG_GROUP_COLS));
     w.list = TG_NEW_ARRAY(int32_t, most);
     w.weights = TG_ARENA_ARRAY(&c->arena, tg_weight_entry, c->program.n_weights);
-    tg_status s = w.list && w.weights ? widen_all(&w, c, choose, context, e)
+    tg_status s = w.list && w.weights ? set_all(&w, c, choose, context, e)
                                       : tg_fail_nomem(e, (size_t)most * sizeof *w.list,
                                                       "the lists of outlier groups");
     tg_buf_deinit(&w.lists);

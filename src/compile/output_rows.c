@@ -12,7 +12,7 @@
 
 enum { MAX_NODES = 128 };
 
-/* The last layer's body while it is made anew. */
+/* The last layer's body while it is rebuilt. */
 typedef struct work {
     tg_graph *g;
     tg_graph_block *body;

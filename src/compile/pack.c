@@ -6,10 +6,10 @@
  * piece comes first is written, so that interleaving needs no special case. Between pieces are
  * zeros.
  *
- * A *batch* is what is made by one thread at a time: the next few pieces (tiles, vectors, rows of a
- * rotary table). Threads begin batches in the order of the file and make them at once; the caller's
- * thread writes them in that order, so that the bytes, the first failure and the progress are those
- * of one thread. Memory is the batches: what was read of the source is let go of behind them. */
+ * A *batch* is made by one thread: the next few pieces (tiles, vectors, rows of a rotary table).
+ * Threads begin batches in the order of the file and make them in parallel; the caller's thread
+ * writes them in that order, so that the bytes, the first failure and the progress are those of one
+ * thread. Memory is bounded by the batches: pages of the source are released behind them. */
 #include "base/os.h"
 #include "compile/compile.h"
 
@@ -110,8 +110,8 @@ static int64_t find_next_offset(const cursor *c)
 }
 
 /* Lets go of the rows that tiles were made of, a window of addresses at a time: with the page that
- * is touched the system maps its neighbours (64 KiB on Linux), those behind it too. Rotary rows are
- * read within their head, so that a page may be wanted again: then it is read again. */
+ * is touched the system maps its neighbors (64 KiB on Linux), those behind it too. Rotary rows are
+ * read within their head, so a page may be needed again: then it is read again. */
 static void release_rows(const packer *k, const tg_tensor *t, int64_t tile)
 {
     int64_t end_row = TG_MIN((tile + 1) * TG_TILE_ROWS, t->dims[0]);
@@ -235,7 +235,7 @@ static void make_batch(const packer *k, batch *t)
         t->status = make_part(k, &t->parts[i], &t->err);
 }
 
-/* Neighbours in memory that are neighbours in the file go in one write. */
+/* Neighbors in memory that are neighbors in the file go in one write. */
 static tg_status write_batch(packer *k, const batch *t, tg_err *e)
 {
     for (int32_t i = 0; i < t->n_parts;) {

@@ -7,8 +7,8 @@
  * its lower and from its upper end (a narrower one cuts off the other end). The start whose line
  * fits best wins; it is then rounded to f16, and its codes are chosen for the rounded numbers.
  *
- * Every square is weighted by how much its column matters, 1 where nobody has said. Weights of 1
- * change no bit: the products with them are exact.
+ * Every square is weighted by how much its column matters, 1 where there is no calibration.
+ * Weights of 1 change no bit: the products with them are exact.
  *
  * The search runs on y = (x - lo) / (hi - lo), so that neither a large minimum nor tiny weights
  * cost digits. Sums go in eight fixed lanes: the same bits from every compiler and machine. */

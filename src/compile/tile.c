@@ -2,8 +2,8 @@
  * tile.c - sixteen rows of a checkpoint's matrix, interleaved into one tile of a packed layout.
  *
  * Two halves that meet in one struct. A *reader* turns a piece of a source row into the terms in
- * which a layout writes it: codes without sign, scales, minima. A *writer* weaves that piece into
- * the tile at its lane. So a source type needs a reader and no writer, and nothing is ever decoded
+ * which a layout writes it: codes without sign, scales, minima. A *writer* puts that piece into the
+ * tile at its lane. So a source type needs a reader and no writer, and nothing is ever decoded
  * to floats and quantized again: what a file says is what the kernels see, to the bit.
  *
  *   q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q4_k q5_k q6_k   the layout of the same name
@@ -425,7 +425,7 @@ static const struct {
     [TG_DTYPE_Q8_F] = {read_q8_f, TG_LAYOUT_Q8_F},
 };
 
-/* f64 is not among them: nobody publishes it, and rounding it would be a choice nobody made. */
+/* f64 is not among them: no model is published in it, and it would have to be rounded. */
 static bool is_float(tg_dtype t)
 {
     return t == TG_DTYPE_F32 || t == TG_DTYPE_F16 || t == TG_DTYPE_BF16;
@@ -467,7 +467,7 @@ tg_status tg_pack_choose_layout(tg_layout *out, const tg_tensor *t, tg_weights_m
 
 /* ---- reading rows as floats */
 
-/* The row of the file that holds the paper's row `row`. GGUF stores row i of the first half of a
+/* The row of the file that holds row `row` of the model. GGUF stores row i of the first half of a
  * rotary head at 2 i and row i of the second half at 2 i + 1. */
 static int64_t find_source_row(const tg_row_order *o, int64_t row)
 {
@@ -478,7 +478,7 @@ static int64_t find_source_row(const tg_row_order *o, int64_t row)
     return o->run ? row / o->run * o->step + row % o->run : row;
 }
 
-/* Row and column as the file has them. A silent infinity would poison every answer. */
+/* Row and column as the file has them. A silent infinity would spoil every completion. */
 static tg_status fail_value(const tg_tensor *t, tg_layout l, int64_t row, int64_t col, float v,
                             tg_err *e)
 {
@@ -637,7 +637,7 @@ void tg_pack_vector(const tg_tensor *t, const tg_row_order *order, float *dst)
     size_t one = tg_dtype_row_bytes(t->dtype, 1);
     for (int64_t i = 0; i < t->dims[0]; i++) {
         tg_dtype_unpack(t->dtype, src + (size_t)find_source_row(order, i) * one, dst + i, 1);
-        /* In float32, as the paper's code does it, whatever the file's type. */
+        /* In float32, as transformers does it, whatever the file's type. */
         if (order->fix == TG_WEIGHT_FIX_ADD_ONE) dst[i] = 1.0f + dst[i];
     }
 }

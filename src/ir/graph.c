@@ -149,11 +149,11 @@ static bool is_same_kind(const tg_value_info *a, const tg_value_info *b)
     return a->type == b->type && a->dim == b->dim && a->width == b->width;
 }
 
-/* Every layer hands the same residual stream on; the last may leave out rows that nobody wants. */
+/* Every layer hands the same residual stream on; the last may give the output rows alone. */
 static tg_status check_stream(const tg_graph *g, tg_err *e)
 {
-    tg_value_info stream = g->values[g->head.out], wanted = stream;
-    wanted.dim = TG_DIM_R;
+    tg_value_info stream = g->values[g->head.out], output = stream;
+    output.dim = TG_DIM_R;
     const tg_value_info *given = &stream;
     for (int32_t l = 0; l < g->n_layers; l++) {
         if (g->layer_body[l] < 0 || g->layer_body[l] >= g->n_bodies)
@@ -164,7 +164,7 @@ static tg_status check_stream(const tg_graph *g, tg_err *e)
             return tg_fail(e, TG_E_CORRUPT, "layer %d does not take the residual stream", l);
         given = &g->values[b->out];
         bool is_last = l == g->n_layers - 1;
-        if (!is_same_kind(given, &stream) && !(is_last && is_same_kind(given, &wanted)))
+        if (!is_same_kind(given, &stream) && !(is_last && is_same_kind(given, &output)))
             return tg_fail(e, TG_E_CORRUPT, "layer %d does not give the residual stream", l);
     }
     if (is_same_kind(&g->values[g->tail.in], given)) return TG_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * graph.h - a model as its paper writes it, and the builder that model files use.
+ * graph.h - the model graph, and the builder that model files use.
  *
  * A graph is a head (before the layers), distinct layer bodies, the order in which layers call
  * bodies, and a tail. A body is stored once: when a layer ends, its nodes are compared with the
@@ -19,7 +19,7 @@
 #include "base/mem.h"
 #include "ir/op.h"
 
-/* What the first dimension of a value counts. */
+/* Which rows the first dimension of a value counts: tokens or output rows. */
 typedef enum tg_dim { TG_DIM_T, TG_DIM_R } tg_dim;
 
 typedef enum tg_value_type { TG_TYPE_F32, TG_TYPE_I32 } tg_value_type;
@@ -82,7 +82,7 @@ const tg_weight_shape *tg_graph_find_shape(const tg_graph *g, tg_weight_role rol
 int32_t tg_graph_n_blocks(const tg_graph *g);
 tg_graph_block *tg_graph_get_block(tg_graph *g, int32_t i);
 
-/* For passes: a value of that kind; nodes of a block made anew. TG_NONE, false: no memory. */
+/* For passes: a value of that kind; new nodes for a block. TG_NONE, false: no memory. */
 int32_t tg_graph_add_value(tg_graph *g, tg_value_info info);
 bool tg_graph_set_nodes(tg_graph *g, tg_graph_block *b, const tg_node *nodes, int32_t n_nodes);
 

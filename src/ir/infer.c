@@ -300,7 +300,7 @@ static tg_status infer_glu(const tg_infer *x, tg_value_info *out, tg_err *e)
 }
 
 /* Done before any rule, so that a rule may use every required weight and input without asking.
- * What holds for every op: inputs of the right type, required weights there, sizes that fit. */
+ * Holds for every op: inputs of the right type, required weights there, sizes that fit. */
 static tg_status check_common(const tg_infer *x, tg_err *e)
 {
     const tg_op_row *row = tg_op_get(x->op);

@@ -22,7 +22,7 @@ typedef struct tg_infer {
  * range afterwards, save attr.kv_group. TG_E_CORRUPT naming op and roles: "matmul (w=q): ...". */
 TG_MUST_USE tg_status tg_infer_value(tg_value_info *out, const tg_infer *x, tg_err *e);
 
-/* What kernels can do with a head (kernel/kernel.h, tg_attend). */
+/* The heads that kernels can take (kernel/kernel.h, tg_attend). */
 enum { TG_HEAD_DIM_STEP = 8, TG_MAX_HEAD_DIM = 512 };
 
 #endif

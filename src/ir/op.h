@@ -38,10 +38,10 @@ typedef enum tg_op_in_place {
     TG_IN_PLACE_ALWAYS
 } tg_op_in_place;
 
-/* What an op does with KV pages; attr.kv_group says whose. */
+/* Whether an op uses KV pages; attr.kv_group says whose. */
 typedef enum tg_op_kv { TG_OP_KV_NONE, TG_OP_KV_READS, TG_OP_KV_WRITES } tg_op_kv;
 
-/* What an op has to do with the logits of a step, which lie in its output. */
+/* How an op uses the logits of a step, which lie in the step's output. */
 typedef enum tg_op_logits {
     TG_LOGITS_NONE,
     TG_LOGITS_MAKES,   /* its result may be the logits: surplus rows are not computed */
@@ -115,9 +115,9 @@ typedef struct tg_attrs {
     int32_t n_kv_heads;
     int32_t head_dim;
     int32_t rotary_dim; /* leading dimensions of a head that rotate; 0: none */
-    int32_t window;     /* attention: keys seen, itself included; 0: all */
-    int32_t act;        /* glu: tg_act */
-    int32_t kv_group;   /* of kv_write, attention and qkv: set by compile/group.c, TG_NONE before */
+    int32_t window;   /* attention: newest keys that a token attends to, its own included; 0: all */
+    int32_t act;      /* glu: tg_act */
+    int32_t kv_group; /* of kv_write, attention and qkv: set by compile/group.c, TG_NONE before */
 } tg_attrs;
 
 _Static_assert(sizeof(tg_attrs) == 40, "attributes are part of the program's format");

@@ -33,7 +33,7 @@ static void print_plan_line(const tg_program *p, const tg_plan *x, tg_buf *out)
     tg_buf_add_byte(out, '\n');
 }
 
-/* What the outlier groups of a token step are and cost; nothing where there are none. */
+/* Number and cost of the outlier groups of a token step; nothing where there are none. */
 static void print_outliers(const tg_program *p, tg_buf *out)
 {
     const tg_plan *x = tg_program_find_plan(p, TG_KIND_TOKEN, 1, 1, 1, 1);

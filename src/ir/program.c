@@ -216,11 +216,11 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
         .weights_bytes = h.weights_bytes,
     };
     memcpy(p.kv_groups, h.kv_groups, sizeof p.kv_groups);
-    const void *layers, *weights, *wide, *records;
+    const void *layers, *weights, *outliers, *records;
     TG_TRY(get_array(&r, h.layers_at, h.n_layers, sizeof *p.layers, "layers", &layers, e));
     TG_TRY(get_array(&r, h.weights_at, h.n_weights, sizeof *p.weights, "weights", &weights, e));
-    TG_TRY(
-        get_array(&r, h.outliers_at, h.n_outliers, sizeof *p.outliers, "outlier groups", &wide, e));
+    TG_TRY(get_array(&r, h.outliers_at, h.n_outliers, sizeof *p.outliers, "outlier groups",
+                     &outliers, e));
     TG_TRY(get_array(&r, h.plans_at, h.n_plans, sizeof(plan_record), "plans", &records, e));
     tg_plan *plans = TG_ARENA_ARRAY(arena, tg_plan, h.n_plans);
     if (!plans) return tg_fail_nomem(e, sizeof *plans * (size_t)h.n_plans, "the table of plans");
@@ -231,7 +231,7 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
     }
     p.layers = layers;
     p.weights = weights;
-    p.outliers = wide;
+    p.outliers = outliers;
     p.plans = plans;
     TG_TRY(tg_program_check(&p, e));
     *out = p;

@@ -43,7 +43,7 @@ const char *tg_kind_name(tg_graph_kind k); /* "context", "token", "speculate" */
 typedef struct tg_bucket {
     int32_t rows;   /* sequences in a step */
     int32_t tokens; /* tokens of all rows together */
-    int32_t outs;   /* tokens whose logits are wanted */
+    int32_t outs;   /* output rows: tokens whose logits are computed */
     int32_t pages;  /* pages of one row, in each KV group */
 } tg_bucket;
 
@@ -52,8 +52,8 @@ typedef struct tg_bucket {
  * is_plain.
  *
  * A quantized matrix multiplies integers: its input in groups of 32 columns, each of one plane of
- * int8, or of two where it is "wide" (kernel.h 5). Which ones, an ascending list of the program's
- * table says; the matrices that read one input have one list. */
+ * int8, or of two where it is an outlier group. An ascending list in the program's table names the
+ * outlier groups; the matrices that read one input have one list. */
 typedef struct tg_weight_entry {
     int32_t role, layer; /* layer 0 for roles outside layers */
     int32_t layout;      /* tg_layout */
@@ -138,8 +138,8 @@ typedef struct tg_plan {
     const int32_t *layer_refs;
 } tg_plan;
 
-/* Precision of the inputs of quantized matrices: int8 has few outlier groups or none, in int16 all
- * are. */
+/* Precision of the inputs of quantized matrices: in int8 some groups are outlier groups, in int16
+ * all are. */
 typedef enum tg_activations { TG_ACTIVATIONS_INT8, TG_ACTIVATIONS_INT16 } tg_activations;
 
 typedef struct tg_program {
@@ -172,7 +172,7 @@ TG_MUST_USE tg_status tg_program_print_block(const tg_program *p, tg_buf *out, t
 TG_MUST_USE tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, size_t n,
                                       tg_err *e);
 
-/* What open checks of the contents, also asked of what the compiler made: see verify.c. */
+/* Checks the contents, after opening and after compiling: see verify.c. */
 TG_MUST_USE tg_status tg_program_check(const tg_program *p, tg_err *e);
 
 /* Rows of a value in a full bucket, and its bytes. */

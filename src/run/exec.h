@@ -12,14 +12,14 @@
 
 typedef struct tg_exec tg_exec;
 
-/* What full rows of a program need beside the weights, which are mapped and can be dropped. */
+/* Memory for full rows of a program, without the weights, which are mapped and can be dropped. */
 typedef struct tg_exec_memory {
     int64_t kv_bytes;     /* pages of all rows */
     int64_t step_bytes;   /* of the largest step: values, scratch of all threads, both images */
     int64_t logits_bytes; /* in step_bytes: every row of logits of the largest plan */
 } tg_exec_memory;
 
-/* What is touched by steps that fill their buckets: what the system has to have, less than the
+/* Memory touched by steps that fill their buckets: the system must have it; less than the
  * address space that is reserved for it. `device_options` is what ops->open takes. */
 TG_MUST_USE tg_status tg_exec_find_memory(tg_exec_memory *out, const tg_program *p,
                                           const tg_device_ops *ops, const void *device_options,
@@ -37,16 +37,16 @@ void tg_exec_free(tg_exec *x); /* accepts NULL */
 tg_device *tg_exec_device(const tg_exec *x);
 tg_kv *tg_exec_kv(tg_exec *x);
 
-/* What one row brings to a step. Its tokens lie at positions [position, position + n_tokens);
+/* One row of a step. Its tokens lie at positions [position, position + n_tokens);
  * everything before is in its pages. */
 typedef struct tg_exec_row {
     int32_t row; /* of the KV tables, each at most once a step */
     const int32_t *tokens;
     int32_t n_tokens, position;
-    /* What tg_program_is_long says of the whole text that these tokens are a part of: the same for
+    /* tg_program_is_long of the whole text that these tokens are a part of: the same for
      * all pages of a row. */
     bool is_long;
-    int32_t n_outs; /* the logits after the last n_outs tokens are wanted */
+    int32_t n_outs; /* output rows: logits are computed for the last n_outs tokens */
     /* [n_outs], NULL when only logits are asked for; adjust_at counts from `adjust`. All rows or
      * none. */
     const tg_sample_params *params;

@@ -3,7 +3,7 @@
  *
  * A page holds 64 positions of every layer of one KV group. Each group has a pool of pages and, for
  * every row, a table: position / 64 -> page id. This file only counts; the bytes lie in device
- * buffers. What is visible follows from true lengths and positions, so forgetting a rejected draft
+ * buffers. Visibility follows from true lengths and positions, so forgetting a rejected draft
  * is trimming a table and copies nothing. A sliding window gives back pages that no later token can
  * see.
  *

@@ -5,14 +5,14 @@
 
 #include <string.h>
 
-typedef enum state { NEW, WAITING, PROMPT, ANSWER, DONE } state;
+typedef enum state { NEW, WAITING, PROMPT, DECODE, DONE } state;
 
 struct tg_task {
     tg_task *next; /* in the scheduler's list, oldest first */
     const tg_program *program;
     tg_sched *sched; /* NULL while NEW */
     state state;
-    int32_t *tokens; /* [max_length] prompt, then answer */
+    int32_t *tokens; /* [max_length] prompt, then completion */
     int32_t *stop_ids;
     int32_t n_prompt, n_tokens;
     int32_t row;
@@ -289,7 +289,7 @@ static int32_t plan_answers(tg_sched *s)
 {
     int32_t n = 0;
     for (tg_task *t = s->tasks; t; t = t->next)
-        if (t->state == ANSWER) add_to_step(s, n++, t, 1);
+        if (t->state == DECODE) add_to_step(s, n++, t, 1);
     return n;
 }
 
@@ -325,7 +325,7 @@ static void restart_as_long(tg_task *t)
 static void take_token(tg_task *t, int32_t id)
 {
     tg_sched *s = t->sched;
-    t->state = ANSWER;
+    t->state = DECODE;
     if (t->stats.first_token_ns == 0) t->stats.first_token_ns = tg_time_ns();
     if (id < 0) {
         fail_numeric(t);
@@ -354,7 +354,7 @@ static void finish_step(tg_sched *s, int32_t n_rows, int64_t ns)
     int32_t out = 0;
     for (int32_t i = 0; i < n_rows; i++) {
         tg_task *t = s->step_tasks[i];
-        *(t->stats.n_completion == 0 ? &t->stats.prompt_ns : &t->stats.answer_ns) += ns;
+        *(t->stats.n_completion == 0 ? &t->stats.prompt_ns : &t->stats.completion_ns) += ns;
         s->rows[t->row].n_cached += s->step[i].n_tokens;
         if (s->step[i].n_outs > 0) take_token(t, tg_exec_get_id(s->exec, out++));
     }

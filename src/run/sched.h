@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sched.h - tasks sharing an executor: who gets a row, and what the next step computes.
  *
- * A task is one prompt and its answer. The scheduler has as many rows as the program's batch; a
+ * A task is one prompt and its completion. The scheduler has as many rows as the program's batch; a
  * waiting task takes the free row whose cached tokens share the longest prefix with it, so a
  * conversation that goes on finds its own past and a repeated prompt costs one token. Prompts are
  * read in chunks of the largest context bucket; while some rows read, others still get a token
  * every other step.
  *
- *      add            row free            prompt read           last token, stop, cancel, error
- *  NEW -----> WAITING ---------> PROMPT ---------------> ANSWER ------------------------------>
- *  DONE
+ *      add            row free           prompt read           last token, stop, cancel, error
+ *  NEW -----> WAITING ---------> PROMPT -------------> DECODE ------------------------------> DONE
  *
- *  WAITING owns nothing but its tokens. PROMPT and ANSWER own a row. DONE has left its row, which
+ *  WAITING owns nothing but its tokens. PROMPT and DECODE own a row. DONE has left its row, which
  *  keeps its pages until another task wants them.
  *
  *  Where rope tables depend on the length of a text (tg_program_is_long), the token that makes a
- *  text long leads back from ANSWER to PROMPT, once: the row's pages are dropped, and prompt and
- *  answer so far are read again as a long text. Rows of long and of short texts run in the same
+ *  text long leads back from DECODE to PROMPT, once: the row's pages are dropped, and prompt and
+ *  completion so far are read again as a long text. Rows of long and of short texts run in the same
  *  steps, and neither reuses the other's pages.
  *
- * What a task draws depends on its own prompt, parameters and seed alone, never on its neighbours,
+ * The tokens of a task depend on its own prompt, parameters and seed alone, never on its neighbors,
  * the row or the chunks. One thread at a time; nothing is allocated in a step. */
 #ifndef TG_RUN_SCHED_H
 #define TG_RUN_SCHED_H
@@ -40,9 +39,9 @@ typedef enum tg_task_end {
 
 typedef struct tg_task_options {
     tg_sample_params sampling; /* position and adjust fields are the scheduler's */
-    int32_t max_tokens;        /* of the answer; 0: until the row is full */
+    int32_t max_tokens;        /* of the completion; 0: until the row is full */
     const int32_t
-        *stop_ids; /* end the answer and are not part of it; borrowed until the task ends */
+        *stop_ids; /* end the completion and are not part of it; borrowed until the task ends */
     int32_t n_stop_ids;
     /* A token was drawn (a stop id is not told). True ends the task as stopped. */
     bool (*on_token)(void *context, int32_t id);
@@ -70,13 +69,13 @@ typedef struct tg_task_stats {
     int32_t n_prompt, n_cached, n_completion;
     int32_t n_recomputed;             /* positions computed twice, as the text became a long one */
     int64_t added_ns, first_token_ns; /* monotonic clock; 0: not yet */
-    int64_t prompt_ns, answer_ns;     /* time of the steps it took part in */
+    int64_t prompt_ns, completion_ns; /* time of the steps it took part in */
 } tg_task_stats;
 
 tg_task_stats tg_task_get_stats(const tg_task *t);
 
 /* Gives the caller the executor's first n rows for work of its own, empty: TG_E_BUSY while a task
- * has one of them. What they held is forgotten. */
+ * has one of them. Their contents are forgotten. */
 TG_MUST_USE tg_status tg_sched_clear_rows(tg_sched *s, int32_t n, tg_err *e);
 
 /* One step. *is_idle when no task wants one. */

@@ -43,7 +43,7 @@ bool tg_sample_needs_token_counts(const tg_sample_params *p)
 tg_status tg_token_counts_init(tg_token_counts *s, tg_arena *a, int32_t room, tg_err *e)
 {
     *s = (tg_token_counts){.entries = TG_ARENA_ARRAY(a, tg_sample_adjust, room), .room = room};
-    return s->entries ? TG_OK : tg_fail_nomem(e, (size_t)room, "the table of seen tokens");
+    return s->entries ? TG_OK : tg_fail_nomem(e, (size_t)room, "the table of token counts");
 }
 
 void tg_token_counts_add(tg_token_counts *s, int32_t id, bool is_completion)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * token_counts.h - what a request brings to the sampler: checked parameters and its table of seen
- * tokens.
+ * token_counts.h - checked parameters of a request and its table of past tokens.
  *
  * The draw itself is an operation of the graph (kernel.h, tg_sample_row). Here is the state it
- * needs from outside: which tokens prompt and answer hold, kept sorted by id and updated token by
- * token. */
+ * needs from outside: the tokens of prompt and completion, sorted by id and updated token by token.
+ */
 #ifndef TG_RUN_TOKEN_COUNTS_H
 #define TG_RUN_TOKEN_COUNTS_H
 
@@ -13,7 +12,7 @@
 
 /* Ranges of every field; the message names field, value and limits. */
 TG_MUST_USE tg_status tg_sample_check(const tg_sample_params *p, tg_err *e);
-/* Whether any penalty is on, so that seen tokens matter. */
+/* Whether any penalty is on, so that past tokens matter. */
 bool tg_sample_needs_token_counts(const tg_sample_params *p);
 
 /* Tokens of one request, ids ascending. Memory for `room` distinct ids comes from the arena. */

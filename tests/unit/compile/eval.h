@@ -98,8 +98,8 @@ static inline double eval_act(int32_t act, double g)
 /* tanh as it is written in books, where ours goes through one exp. */
 static inline double eval_cap(const eval_call *c, double x)
 {
-    double cap = (double)c->attrs->softcap;
-    return cap > 0 ? cap * tanh(x / cap) : x;
+    double softcap = (double)c->attrs->softcap;
+    return softcap > 0 ? softcap * tanh(x / softcap) : x;
 }
 
 static inline void eval_layer_norm(const eval_call *c, const double *x, double *y, int32_t n)

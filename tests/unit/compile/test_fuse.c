@@ -212,7 +212,7 @@ static void what_matches_no_row_stays_and_stays_right(void **state)
         {WHOLE_Q_NORM, 0, 1, 2, 2}, /* the layer's norm feeds three matmuls, and the norm of q */
         {OTHER_EPS, 1, 1, 2, 1},    /* qkv with head norm, but not with the layer's norm */
         {ONLY_Q_ROTATES, 0, 1, 2, 1},  {Q_OF_RAW_INPUT, 0, 1, 2, 1}, /* the norm feeds k and v */
-        {NORM_READ_TWICE, 1, 1, 2, 1}, /* down is added over the norm, which nobody reads later */
+        {NORM_READ_TWICE, 1, 1, 2, 1}, /* down is added over the norm, which nothing reads later */
         {RESIDUAL_LATER, 1, 1, 0, 0},  /* no sum over x, which lives on */
         {NORM_AFTER_SUM, 1, 1, 2, 2},  {SUM_OF_NORM, 1, 1, 1, 1},
         {LAYER_NORM, 1, 1, 2, 0},      {SCALED_AND_SOFTCAPPED, 1, 1, 1, 0},

@@ -74,7 +74,7 @@ static int32_t root_of(const tg_plan *p, int32_t v)
     return p->values[v].alias == TG_NONE ? v : p->values[v].alias;
 }
 
-/* What a step writes may hit nothing that is read later, save the root it is part of. */
+/* A step may write over nothing that is read later, save the root it is part of. */
 static void assert_no_live_value_is_hit(const tg_plan *p)
 {
     step steps[MAX_STEPS];

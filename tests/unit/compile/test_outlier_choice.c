@@ -11,7 +11,7 @@
 
 enum { O_GROUPS = 20, DOWN_GROUPS = 40, PART_BYTES = 1088, CODES_BYTES = 1024 };
 
-typedef struct pair {
+typedef struct two_matrices {
     _Alignas(64) uint8_t file[(O_GROUPS + DOWN_GROUPS) / 2 * PART_BYTES];
     tg_weight_entry weights[2];
     tg_instr instrs[2];
@@ -21,7 +21,7 @@ typedef struct pair {
     tg_compiled compiled;
     double o[O_GROUPS], down[DOWN_GROUPS]; /* squared scales */
     const double *squares[2];
-} pair;
+} two_matrices;
 
 /* Two groups of q8_0 for 16 rows: codes 128 + 1, then the scales of both groups as f16. */
 static void fill_part(uint8_t *part, uint16_t first, uint16_t second)
@@ -33,7 +33,7 @@ static void fill_part(uint8_t *part, uint16_t first, uint16_t second)
     }
 }
 
-static void fill_pair(pair *p)
+static void fill_two_matrices(two_matrices *p)
 {
     enum { ONE = 0x3c00, FOUR = 0x4400 }; /* as f16 */
     memset(p, 0, sizeof *p);
@@ -66,14 +66,14 @@ static void fill_pair(pair *p)
     p->squares[1] = p->down;
 }
 
-static void widen(pair *p)
+static void choose_outliers(two_matrices *p)
 {
     tg_err e = {0};
     if (tg_compiled_choose_outliers(&p->compiled, p->file, p->squares, &e) != TG_OK)
         fail_msg("%s", e.msg);
 }
 
-static void assert_list(const pair *p, int weight, const int32_t *want, int32_t n)
+static void assert_list(const two_matrices *p, int weight, const int32_t *want, int32_t n)
 {
     const tg_weight_entry *w = &p->compiled.program.weights[weight];
     assert_int_equal(w->n_outliers, n);
@@ -87,13 +87,13 @@ static void assert_list(const pair *p, int weight, const int32_t *want, int32_t 
 static void groups_far_above_the_mean_of_their_input_come_first(void **state)
 {
     (void)state;
-    pair p;
-    fill_pair(&p);
+    two_matrices p;
+    fill_two_matrices(&p);
     p.o[7] = 50;
     p.o[12] = 2;
     p.down[3] = 11;
     p.down[39] = 21;
-    widen(&p);
+    choose_outliers(&p);
     assert_list(&p, 0, (int32_t[]){7, 12}, 2);
     assert_list(&p, 1, (int32_t[]){39}, 1);
     tg_compiled_deinit(&p.compiled);
@@ -104,8 +104,8 @@ static void groups_far_above_the_mean_of_their_input_come_first(void **state)
 static void a_group_costs_what_its_matrices_have_rows(void **state)
 {
     (void)state;
-    pair p;
-    fill_pair(&p);
+    two_matrices p;
+    fill_two_matrices(&p);
     p.weights[1].rows = 32;
     p.weights[1].tile_stride = 0; /* both tiles are the same bytes */
     p.o[7] = 50;
@@ -113,7 +113,7 @@ static void a_group_costs_what_its_matrices_have_rows(void **state)
     p.o[9] = 30;
     p.down[3] = 110;
     p.down[39] = 210;
-    widen(&p);
+    choose_outliers(&p);
     assert_list(&p, 0, (int32_t[]){7, 8}, 2);
     assert_list(&p, 1, (int32_t[]){3, 39}, 2);
     tg_compiled_deinit(&p.compiled);
@@ -122,35 +122,35 @@ static void a_group_costs_what_its_matrices_have_rows(void **state)
 static void inputs_that_are_not_numbers_or_never_ran_get_nothing(void **state)
 {
     (void)state;
-    pair p;
-    fill_pair(&p);
+    two_matrices p;
+    fill_two_matrices(&p);
     p.o[7] = 50;
     p.o[11] = (double)NAN;
     p.down[39] = 21;
-    widen(&p);
+    choose_outliers(&p);
     assert_int_equal(p.compiled.program.weights[0].n_outliers, 0);
     assert_list(&p, 1, (int32_t[]){39}, 1);
     tg_compiled_deinit(&p.compiled);
-    fill_pair(&p);
+    fill_two_matrices(&p);
     p.o[11] = (double)INFINITY;
     p.squares[1] = NULL;
-    widen(&p);
+    choose_outliers(&p);
     assert_int_equal(p.compiled.program.n_outliers, 0);
     tg_compiled_deinit(&p.compiled);
 }
 
 /* o: 18 groups have 5, group 7 has 24, group 8 has 10: 124, a mean of 6.2. */
-static void groups_below_twice_the_mean_stay_narrow(void **state)
+static void groups_below_twice_the_mean_keep_one_plane(void **state)
 {
     (void)state;
-    pair p;
-    fill_pair(&p);
+    two_matrices p;
+    fill_two_matrices(&p);
     for (int g = 0; g < O_GROUPS; g++)
         p.o[g] = g == 12 ? 5.0 / 16 : 5;
     p.o[7] = 24;
     p.o[8] = 10;
     p.squares[1] = NULL;
-    widen(&p);
+    choose_outliers(&p);
     assert_list(&p, 0, (int32_t[]){7}, 1);
     tg_compiled_deinit(&p.compiled);
 }
@@ -160,7 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_far_above_the_mean_of_their_input_come_first),
         cmocka_unit_test(a_group_costs_what_its_matrices_have_rows),
-        cmocka_unit_test(groups_below_twice_the_mean_stay_narrow),
+        cmocka_unit_test(groups_below_twice_the_mean_keep_one_plane),
         cmocka_unit_test(inputs_that_are_not_numbers_or_never_ran_get_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@ typedef struct written {
     char dir[64];
 } written;
 
-/* What a progress function saw; stops when `stop_at` bytes are done. */
+/* Calls of a progress function; stops when `stop_at` bytes are done. */
 typedef struct watch {
     int64_t last, total, stop_at;
     int32_t n_calls;
@@ -66,7 +66,7 @@ static void close_written(written *w)
     remove_folder(w->dir);
 }
 
-/* Number (row, col) of the paper's weight, from the checkpoint's tensor: GGUF files hold row j dim
+/* Number (row, col) of the model's weight, from the checkpoint's tensor: GGUF files hold row j dim
  * / 2 + i of a rotary head at 2 i + j, safetensors hold Gemma's norms around 0. */
 static float find_source(const tg_found_weight *f, int32_t head_dim, int64_t row, int64_t col)
 {
@@ -84,7 +84,7 @@ static float find_source(const tg_found_weight *f, int32_t head_dim, int64_t row
     return values[at % block] + (f->order.fix == TG_WEIGHT_FIX_ADD_ONE ? 1.0f : 0.0f);
 }
 
-/* What the mode makes of a number, and by how much it may be off. */
+/* A number as the mode stores it, and by how much it may be off. */
 static float convert(const tg_weight_entry *w, float x)
 {
     if (w->layout == TG_LAYOUT_BF16) return tg_bf16_to_f32(tg_f32_to_bf16(x));
@@ -254,7 +254,7 @@ static void refused_memory_is_an_error_and_leaks_nothing(void **state)
 }
 
 /* A table made for more positions than the model knew rotates every position otherwise, so that
- * nobody gets one without asking. */
+ * there is none without asking. */
 static void the_length_is_the_models_unless_asked_for(void **state)
 {
     (void)state;

@@ -68,7 +68,7 @@ static double search_densely(const float *x, int n, int top)
     return best;
 }
 
-/* What rounding the range in equal steps gives, with the scale and minimum as f16: the codes are
+/* The range in equal steps, with the scale and minimum as f16: the codes are
  * those of ggml's quantize_row_q4_1_ref. */
 static double error_of_range(const float *x, int n, int top)
 {
@@ -253,7 +253,7 @@ static double square_of_miss(double q, double d, double m, double x)
     return (d * q + m - x) * (d * q + m - x);
 }
 
-/* What quantize and its rivals miss by, weighted. For q4_0 m is 0 and codes begin at -8. */
+/* Weighted errors of quantize and of other ways. For q4_0 m is 0 and codes begin at -8. */
 static double weighted_error(double d, double m, const float *x, const float *w, int low, int top)
 {
     double sum = 0;

@@ -193,7 +193,7 @@ static void floats_keep_their_type_and_their_bits(void **state)
     }
 }
 
-/* By hand: f16 has 10 bits behind the point, bf16 7; ties go to the even neighbour. */
+/* By hand: f16 has 10 bits behind the point, bf16 7; ties go to the even neighbor. */
 static void floats_round_to_nearest_even(void **state)
 {
     (void)state;
@@ -342,7 +342,7 @@ static void a_quantized_row_may_end_inside_a_group(void **state)
 /* ---- fixes */
 
 /* llama.cpp's converter: w.reshape(heads, 2, dim / 2, cols).swapaxes(1, 2), so that the file's row
- * 2 i + j of a head is the paper's row j dim / 2 + i. */
+ * 2 i + j of a head is the model's row j dim / 2 + i. */
 static void rotary_rows_are_put_back_in_the_papers_order(void **state)
 {
     (void)state;
@@ -366,7 +366,7 @@ static void rotary_rows_are_put_back_in_the_papers_order(void **state)
 }
 
 /* Keys of a tensor that holds, for each of 3 KV heads, 2 queries, a key and a value of 8 rows, the
- * rotary halves interleaved: row 32 h + 16 + 2 i + j is the paper's 8 h + 4 j + i. */
+ * rotary halves interleaved: row 32 h + 16 + 2 i + j is the model's 8 h + 4 j + i. */
 static void rows_of_groups_are_picked_out(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@ typedef struct handmade {
     tg_instr instrs[HAND_INSTRS];
     tg_segment segments[3];
     int32_t layer_refs[1];
-    int32_t outliers[2]; /* 0: the list of q, k and v; 0: of nobody */
+    int32_t outliers[2]; /* 0: the list of q, k and v; 0: of no weight */
 } handmade;
 
 static inline tg_instr hand_instr(tg_op op, int32_t out, int32_t in0, int32_t in1, tg_attrs attrs)

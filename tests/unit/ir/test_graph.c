@@ -43,8 +43,8 @@ static void equal_layers_share_one_body_and_others_do_not(void **state)
 static void values_of_forgotten_bodies_leave_no_trace(void **state)
 {
     (void)state;
-    toy few = {.n_layers = 2}, many = {.n_layers = 8};
-    tg_graph *a = build(&few), *b = build(&many);
+    toy two = {.n_layers = 2}, eight = {.n_layers = 8};
+    tg_graph *a = build(&two), *b = build(&eight);
     assert_int_equal(a->n_values, b->n_values);
     tg_graph_free(a);
     tg_graph_free(b);

@@ -554,7 +554,7 @@ static void a_plan_prints_places_and_layers(void **state)
     tg_buf_deinit(&text);
 }
 
-/* The fuzzer starts from today's format. TG_BLESS=1 writes the seed anew. */
+/* The fuzzer starts from today's format. TG_BLESS=1 writes the seed again. */
 static void the_fuzz_seed_is_the_program_of_these_tests(void **state)
 {
     (void)state;

@@ -23,7 +23,7 @@ static tg_kv *new_kv(void)
     return kv;
 }
 
-/* Every page is in one table entry or free: counted anew from the tables. */
+/* Every page is in one table entry or free: counted again from the tables. */
 static void check_invariant(tg_kv *kv)
 {
     for (int32_t g = 0; g < 2; g++) {
