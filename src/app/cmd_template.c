@@ -192,6 +192,7 @@ static tg_status render(const tg_text *t, const tg_conversation_input *x, const 
 static tg_status print_names(const tg_text *t, tg_term *out, tg_err *e)
 {
     tg_buf b = {0};
+    if (tg_text_get_info(t).n_templates == 0) tg_say("the model has no chat template");
     for (int32_t i = 0; i < tg_text_get_info(t).n_templates; i++)
         tg_buf_printf(&b, "%s\n", tg_text_get_template_name(t, i));
     tg_term_print(out, tg_buf_str(&b));

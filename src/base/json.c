@@ -24,12 +24,15 @@ static void use_our_memory(void)
     json_set_alloc_funcs(new_or_note, tg_mem_free);
 }
 
-static json_t *load(tg_str text, json_error_t *err)
+/* What transformers is given goes through Python's json: of a key that is there twice the last
+ * counts, and a text may hold a zero. */
+enum { FLAGS_STRICT = JSON_REJECT_DUPLICATES, FLAGS_PYTHON = JSON_ALLOW_NUL };
+
+static json_t *load(tg_str text, size_t flags, json_error_t *err)
 {
     is_refused = false;
     tg_locale_guard g = tg_locale_begin(); /* jansson reads and prints numbers by the C library */
-    json_t *v = json_loadb(text.ptr ? text.ptr : "", text.len,
-                           JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, err);
+    json_t *v = json_loadb(text.ptr ? text.ptr : "", text.len, flags | JSON_DECODE_ANY, err);
     tg_locale_end(g);
     return v;
 }
@@ -65,19 +68,25 @@ static tg_status parse(json_t **out, tg_str text, bool is_exact, const char *nam
 {
     pthread_once(&once, use_our_memory);
     json_error_t err;
-    *out = load(text, &err);
+    size_t flags = is_exact ? FLAGS_PYTHON : FLAGS_STRICT;
+    *out = load(text, flags, &err);
     if (!*out && json_error_code(&err) == json_error_numeric_overflow && !is_exact) {
         tg_buf again = {0};
         add_with_large_reals(&again, text);
         is_refused = again.is_failed;
-        if (!is_refused) *out = load(tg_buf_str(&again), &err);
+        if (!is_refused) *out = load(tg_buf_str(&again), flags, &err);
         tg_buf_deinit(&again);
     }
     if (*out) return TG_OK;
     if (is_refused || json_error_code(&err) == json_error_out_of_memory)
         return tg_fail_nomem(e, text.len, "a JSON document");
+    const char *why = err.text; /* jansson's words, but where they name its flags */
+    if (json_error_code(&err) == json_error_null_character)
+        why = "a string holds the character \\u0000";
+    if (json_error_code(&err) == json_error_null_byte_in_key)
+        why = "a key holds the character \\u0000, which no key may";
     tg_buf shown = {0}; /* jansson quotes what it met, control bytes and all */
-    tg_buf_add_escaped(&shown, tg_str_from_cstr(err.text));
+    tg_buf_add_escaped(&shown, tg_str_from_cstr(why));
     tg_status s = tg_fail(e, TG_E_CORRUPT, "%s: line %d, column %d is not valid JSON: %s", name,
                           err.line, err.column, tg_buf_cstr(&shown));
     tg_buf_deinit(&shown);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * json.h - strict JSON over jansson.
  *
- * Parsing refuses duplicate keys, trailing text, invalid UTF-8, NaN and nesting beyond jansson's
- * limit of 2,048 (an integer beyond 64 bits becomes a real number); the message names the source,
- * the line and the column. Objects keep the order of their keys. All of jansson's memory goes
- * through base/mem. */
+ * Parsing refuses duplicate keys, the character U+0000, trailing text, invalid UTF-8, NaN and
+ * nesting beyond jansson's limit of 2,048 (an integer beyond 64 bits becomes a real number); the
+ * message names the source, the line and the column. Objects keep the order of their keys. All of
+ * jansson's memory goes through base/mem. */
 #ifndef TG_BASE_JSON_H
 #define TG_BASE_JSON_H
 
@@ -14,7 +14,8 @@
 
 /* `name` is what messages call the text, usually a path. The caller owns *out (json_decref). */
 TG_MUST_USE tg_status tg_json_parse(json_t **out, tg_str text, const char *name, tg_err *e);
-/* The same for what will be printed again: an integer beyond 64 bits is an error, because it would
+/* The same for what a template will print: of a key that is there twice the last counts and a text
+ * may hold U+0000, as Python reads JSON; an integer beyond 64 bits is an error, because it would
  * come out as another number. */
 TG_MUST_USE tg_status tg_json_parse_exact(json_t **out, tg_str text, const char *name, tg_err *e);
 /* Loads and parses a file of at most 1 GiB. */

@@ -103,16 +103,19 @@ static void print_call(char *out, size_t size, const char *blank, const char *ar
 static const char object[] = "{\"qkey\": \"Qneedle\"}",
                   json_text[] = "\"{\\\"qkey\\\": \\\"Qneedle\\\"}\"";
 
-static bool takes_call(probe *p, const char *blank, bool is_text, bool *is_rendered)
+typedef enum call_form { CALL_REFUSED, CALL_SHOWN, CALL_READ } call_form;
+
+/* SHOWN: the value came out inside of the whole, an object printed as Python does or a text written
+ * as a JSON string once more. */
+static call_form ask_call(probe *p, const char *blank, bool is_text, bool *is_rendered)
 {
     char turn[800];
     print_call(turn, sizeof turn, blank, is_text ? json_text : object);
-    if (!ask(p, turn, true)) return false;
+    if (!ask(p, turn, true)) return CALL_REFUSED;
     *is_rendered = true;
     if (!has(p, "Qneedle") || (strstr(blank, "null") && (has(p, "None") || has(p, "null"))))
-        return false;
-    /* Text written as a JSON string once more, or an object printed as Python does. */
-    return !has(p, is_text ? "\\\"qkey" : "'qkey'");
+        return CALL_REFUSED;
+    return has(p, is_text ? "\\\"qkey" : "'qkey'") ? CALL_SHOWN : CALL_READ;
 }
 
 /* Text is taken where it gives what its object gives, or an object cannot be given: a template that
@@ -120,11 +123,12 @@ static bool takes_call(probe *p, const char *blank, bool is_text, bool *is_rende
 static void ask_arguments(probe *p, tg_template_capabilities *h, const char *blank,
                           bool *is_rendered)
 {
-    h->takes_object = takes_call(p, blank, false, is_rendered);
+    call_form object_form = ask_call(p, blank, false, is_rendered);
     tg_buf of_object = p->text;
     p->text = (tg_buf){0};
-    h->takes_json = takes_call(p, blank, true, is_rendered);
-    if (h->takes_object && !tg_str_is_equal(tg_buf_str(&of_object), tg_buf_str(&p->text)))
+    h->takes_object = object_form != CALL_REFUSED;
+    h->takes_json = ask_call(p, blank, true, is_rendered) == CALL_READ;
+    if (object_form == CALL_READ && !tg_str_is_equal(tg_buf_str(&of_object), tg_buf_str(&p->text)))
         h->takes_json = false;
     tg_buf_deinit(&of_object);
 }

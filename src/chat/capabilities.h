@@ -23,7 +23,9 @@ typedef enum tg_blank { TG_BLANK_ABSENT, TG_BLANK_NULL, TG_BLANK_EMPTY } tg_blan
 typedef struct tg_template_capabilities {
     bool takes_text[TG_ROLE_COUNT];  /* content that is a string */
     bool takes_parts[TG_ROLE_COUNT]; /* content that is a list of text parts */
-    bool takes_object, takes_json;   /* arguments of a call: an object; its text */
+    /* Arguments of a call: an object, if only to print it as Python does; the JSON text of one,
+     * which then gives what the object gives unless that is printed so. */
+    bool takes_object, takes_json;
     tg_blank blank;
 } tg_template_capabilities;
 

@@ -250,7 +250,14 @@ tg_status tg_chat_render(tg_buf *out, tg_chat *c, const tg_conversation *q,
     TG_TRY(prepare(c, x, e));
     tg_status s = tg_template_capabilities_shape(&messages, &x->capabilities, q->messages, e);
     if (s == TG_OK) s = make_context(&context, c, q, messages, e);
-    if (s == TG_OK) s = tg_template_render(x->parsed, context, o, out, e);
+    tg_err why = {0};
+    if (s == TG_OK) {
+        s = tg_template_render(x->parsed, context, o, out, &why);
+        /* What raise_exception says stays as it is; the engine's own errors name a place. */
+        bool is_ours = tg_str_has_prefix(tg_str_from_cstr(why.msg), TG_STR("template line "));
+        if (is_ours) tg_err_context(&why, "%s: chat template '%s'", c->name, x->name);
+        if (s != TG_OK) tg_fail(e, s, "%s", why.msg);
+    }
     json_decref(context);
     json_decref(messages);
     return s;

@@ -15,7 +15,7 @@
  *   content that is a list of text parts becomes one text, the parts joined by a line feed, where
  *     the template takes only text; text becomes a list of one part where it takes only lists
  *   the arguments of tool calls become an object where the template takes only objects, or writes
- *     text otherwise than its object, and JSON text where it takes only text
+ *     text otherwise than its object, and JSON text where it refuses an object
  *   the content of an assistant's message that only calls tools is null, "" or absent, as the
  *     template takes it; absent where it takes several
  *

@@ -126,9 +126,9 @@ typedef struct tg_jmacro {
 } tg_jmacro;
 
 typedef struct tg_jundef {
-    tg_str hint;  /* complete message, or empty */
-    tg_jval name; /* what was looked up */
-    uint8_t of;   /* kind of the object it was looked up in; MISSING for a variable */
+    tg_str hint;    /* complete message, or empty */
+    tg_jval name;   /* what was looked up */
+    const char *of; /* type of the object it was looked up in; NULL for a variable */
     bool is_unsafe;
 } tg_jundef;
 
@@ -406,7 +406,7 @@ tg_jval tg_jstr(tg_str borrowed);
 tg_jval tg_jstr_copy(tg_jrun *r, tg_str s);
 /* The bytes of `b`, copied; `b` is freed. */
 tg_jval tg_jstr_take(tg_jrun *r, tg_buf *b);
-tg_jval tg_jundefined(tg_jrun *r, uint8_t of, tg_jval name);
+tg_jval tg_jundefined(tg_jrun *r, const char *of, tg_jval name);
 tg_jval tg_jundefined_hint(tg_jrun *r, const char *hint);
 tg_jval tg_jlist_new(tg_jrun *r, uint8_t kind, int32_t size);
 void tg_jlist_add(tg_jrun *r, tg_jval list, tg_jval item);

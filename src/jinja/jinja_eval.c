@@ -208,7 +208,7 @@ static tg_jval look_up(tg_jrun *r, int32_t symbol)
     else if (f)
         *cached = (tg_jval){.kind = TG_J_FUNC, .u.func = f};
     else
-        *cached = tg_jundefined(r, TG_J_MISSING, tg_jstr(name));
+        *cached = tg_jundefined(r, NULL, tg_jstr(name));
     return *cached;
 }
 
@@ -402,7 +402,7 @@ static void bind_macro_arguments(tg_jrun *r, tg_jscope *s, const tg_jnode *n, co
             bind(r, s, ps->symbols[i], tg_jrun_eval(r, ps->defaults[i]));
         } else {
             bind(r, s, ps->symbols[i],
-                 tg_jundefined(r, TG_J_MISSING, tg_jstr(r->t->symbols[ps->symbols[i]])));
+                 tg_jundefined(r, NULL, tg_jstr(r->t->symbols[ps->symbols[i]])));
         }
     }
     int32_t k = find_keyword(raw, TG_STR("caller"));

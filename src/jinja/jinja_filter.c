@@ -368,7 +368,7 @@ static tg_jval do_attr(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     if (a->v[0].kind != TG_J_STR) return tg_jrun_raise(r, "attr needs a string");
     if (v.kind == TG_J_DICT && !tg_jmethod_find(v.kind, tg_jval_str(a->v[0])))
-        return tg_jundefined(r, v.kind, a->v[0]);
+        return tg_jundefined(r, tg_jkind_name(v), a->v[0]);
     return tg_jval_get_attribute(r, v, tg_jval_str(a->v[0]));
 }
 

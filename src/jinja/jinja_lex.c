@@ -254,7 +254,11 @@ static tg_status lex_number(lexer *x)
     TG_TRY(add(x, is_float ? TG_JT_FLOAT : TG_JT_INT, i, text));
     tg_jtok *t = &x->out->items[x->out->n - 1];
     if (is_float && !tg_jparse_float(text, &t->u.f)) return fail(x, i, "this number is malformed");
-    if (!is_float && tg_jparse_int(text, base == 10 ? 10 : 0, &t->u.i) != 0)
+    bool is_int = !is_float && tg_jparse_int(text, base == 10 ? 10 : 0, &t->u.i) == 0;
+    /* 2^63, which fits behind a minus alone: the parser sees to it. */
+    if (!is_float && !is_int && tg_str_is(text, "9223372036854775808"))
+        t->u.i = INT64_MIN;
+    else if (!is_float && !is_int)
         return tg_jfail_at(x->e, TG_E_UNSUPPORTED, s, (int32_t)i,
                            "the integer %.*s does not fit 64 bits", (int)TG_MIN(text.len, 40u),
                            text.ptr);

@@ -308,10 +308,10 @@ static tg_jval find_attribute(tg_jrun *r, tg_jval v, tg_str name)
     if (v.kind == TG_J_LOOP) return tg_jloop_get(r, v, name);
     if (v.kind == TG_J_MACRO) return macro_attribute(r, v, name);
     if (tg_jmethod_is_unsafe(v.kind, name)) {
-        tg_jval u = tg_jundefined(r, v.kind, tg_jstr(name));
+        tg_jval u = tg_jundefined(r, tg_jkind_name(v), tg_jstr(name));
         tg_jundef *x = TG_JNEW(r, tg_jundef);
         if (!x) return u;
-        *x = (tg_jundef){.of = v.kind, .name = tg_jstr_copy(r, name), .is_unsafe = true};
+        *x = (tg_jundef){.of = tg_jkind_name(v), .name = tg_jstr_copy(r, name), .is_unsafe = true};
         u.u.undef = x;
         return u;
     }
@@ -358,7 +358,7 @@ tg_jval tg_jval_get_attribute(tg_jrun *r, tg_jval v, tg_str name)
         return tg_jrun_raise_undefined(r, v);
     tg_jval x = find_attribute(r, v, name);
     if (x.kind == TG_J_MISSING) x = find_item(r, v, tg_jstr(name));
-    return x.kind == TG_J_MISSING ? tg_jundefined(r, v.kind, tg_jstr(name)) : x;
+    return x.kind == TG_J_MISSING ? tg_jundefined(r, tg_jkind_name(v), tg_jstr(name)) : x;
 }
 
 tg_jval tg_jval_get_item(tg_jrun *r, tg_jval v, tg_jval key)
@@ -366,7 +366,7 @@ tg_jval tg_jval_get_item(tg_jrun *r, tg_jval v, tg_jval key)
     if (v.kind == TG_J_UNDEFINED) return tg_jrun_raise_undefined(r, v);
     tg_jval x = find_item(r, v, key);
     if (x.kind == TG_J_MISSING && key.kind == TG_J_STR) x = find_attribute(r, v, tg_jval_str(key));
-    return x.kind == TG_J_MISSING ? tg_jundefined(r, v.kind, key) : x;
+    return x.kind == TG_J_MISSING ? tg_jundefined(r, tg_jkind_name(v), key) : x;
 }
 
 /* A bound of a slice, clamped as Python does; false after failing. */
@@ -414,8 +414,7 @@ tg_jval tg_jval_slice(tg_jrun *r, tg_jval v, const tg_jval parts[3])
     if (v.kind == TG_J_UNDEFINED) return tg_jrun_raise_undefined(r, v);
     if (v.kind == TG_J_DICT) return tg_jrun_raise(r, "unhashable type: 'slice'");
     if (v.kind != TG_J_RANGE && v.kind != TG_J_STR && v.kind != TG_J_LIST && v.kind != TG_J_TUPLE)
-        return tg_jrun_raise(r, "'%s' object is not subscriptable",
-                             v.kind == TG_J_NONE ? "NoneType" : tg_jkind_name(v));
+        return tg_jrun_raise(r, "'%s' object is not subscriptable", tg_jkind_name(v));
     int64_t n = tg_jval_len(r, v), step = 1, start, stop;
     if (parts[2].kind != TG_J_MISSING && parts[2].kind != TG_J_NONE) {
         if (!tg_jval_is_int(parts[2]))

@@ -224,6 +224,14 @@ static tg_jnode *constant(tg_jparser *p, int32_t pos, tg_jval v)
     return n;
 }
 
+static tg_jnode *int_constant(tg_jparser *p, const tg_jtok *t)
+{
+    if (t->u.i == INT64_MIN)
+        tg_jp_fail(p, TG_E_UNSUPPORTED, t->pos, "the integer %.*s does not fit 64 bits",
+                   (int)t->text.len, t->text.ptr);
+    return constant(p, t->pos, tg_jint(t->u.i));
+}
+
 static tg_jnode *parse_name(tg_jparser *p, const tg_jtok *t)
 {
     static const struct {
@@ -308,7 +316,7 @@ tg_jnode *tg_jp_primary(tg_jparser *p)
     const tg_jtok *t = tg_jp_peek(p, 0);
     if (t->kind == TG_JT_NAME) return parse_name(p, tg_jp_next(p));
     if (t->kind == TG_JT_STRING) return parse_string(p, tg_jp_next(p));
-    if (t->kind == TG_JT_INT) return constant(p, t->pos, tg_jint(tg_jp_next(p)->u.i));
+    if (t->kind == TG_JT_INT) return int_constant(p, tg_jp_next(p));
     if (t->kind == TG_JT_FLOAT) return constant(p, t->pos, tg_jfloat(tg_jp_next(p)->u.f));
     tg_jnode *n = &p->dummy;
     if (!tg_jp_enter(p)) return n;
@@ -387,7 +395,7 @@ static tg_jnode *parse_subscript(tg_jparser *p, tg_jnode *of)
             n->kind = TG_JN_GETATTR;
             n->text = t->text;
         } else if (t->kind == TG_JT_INT) {
-            n->b = constant(p, t->pos, tg_jint(t->u.i));
+            n->b = int_constant(p, t);
         } else {
             tg_jp_fail(p, TG_E_CORRUPT, t->pos, "expected a name or a number behind '.'");
         }
@@ -580,7 +588,11 @@ static tg_jnode *parse_unary(tg_jparser *p, bool has_filters)
 {
     const tg_jtok *t = tg_jp_peek(p, 0);
     tg_jnode *n;
-    if (tg_jp_is_op(p, "-") || tg_jp_is_op(p, "+")) {
+    const tg_jtok *next = tg_jp_peek(p, 1);
+    if (tg_jp_is_op(p, "-") && next->kind == TG_JT_INT && next->u.i == INT64_MIN) {
+        tg_jp_next(p);
+        n = constant(p, t->pos, tg_jint(tg_jp_next(p)->u.i));
+    } else if (tg_jp_is_op(p, "-") || tg_jp_is_op(p, "+")) {
         n = tg_jp_node(p, tg_jp_is_op(p, "-") ? TG_JN_NEG : TG_JN_POS, t->pos);
         tg_jp_next(p);
         if (!tg_jp_enter(p)) return n;

@@ -13,6 +13,12 @@ enum {
     TG_JP_MAX_DEPTH = 150,
 };
 
+/* Nodes collected before their number is known. */
+typedef struct tg_jp_list {
+    tg_jnode **items;
+    int32_t n, size;
+} tg_jp_list;
+
 typedef struct tg_jparser {
     tg_template *t;
     tg_arena *arena;
@@ -23,6 +29,7 @@ typedef struct tg_jparser {
     int32_t n_loops;    /* open for loops of this function: break and continue need one */
     int32_t n_soft;     /* open conditions: an unknown filter is an error only when reached */
     tg_jparams *params; /* of the macro being parsed, or NULL */
+    tg_jp_list blocks;  /* whose names are taken */
     int32_t *index;     /* hash table of symbol + 1 */
     int32_t index_size, symbols_size;
     tg_jnode dummy; /* what is handed out after a failure */
@@ -53,11 +60,6 @@ tg_jnode *tg_jp_node(tg_jparser *p, tg_jnode_kind kind, int32_t pos);
 void *tg_jp_alloc(tg_jparser *p, size_t n_bytes);
 int32_t tg_jp_symbol(tg_jparser *p, tg_str name);
 
-/* Nodes collected before their number is known. */
-typedef struct tg_jp_list {
-    tg_jnode **items;
-    int32_t n, size;
-} tg_jp_list;
 void tg_jp_add(tg_jparser *p, tg_jp_list *l, tg_jnode *n);
 
 /* Expressions: never NULL, a None constant after a failure. */

@@ -78,7 +78,7 @@ static tg_jval do_last(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     (void)a;
     if (v.kind == TG_J_ITER)
-        return tg_jrun_raise(r, "'%s' object is not reversible", v.u.once->type_name);
+        return tg_jrun_raise(r, "'%s' object is not reversible", tg_jkind_name(v));
     tg_jval list = all_items(r, v);
     if (tg_jrun_is_failed(r)) return list;
     if (list.u.list->n == 0) return tg_jundefined_hint(r, "No last item, sequence was empty.");

@@ -244,6 +244,9 @@ static tg_jparams *parse_params(tg_jparser *p, bool has_list)
             break;
         }
         symbols[ps->n] = expect_target_name(p);
+        for (int32_t i = 0; i < ps->n; i++)
+            if (symbols[i] == symbols[ps->n])
+                tg_jp_fail(p, TG_E_CORRUPT, pos, "the parameter is there twice");
         bool is_default = tg_jp_skip_op(p, "=");
         if (has_default && !is_default)
             tg_jp_fail(p, TG_E_CORRUPT, pos, "a parameter without a default follows one with");
@@ -329,6 +332,11 @@ static tg_jnode *parse_block(tg_jparser *p)
     tg_jnode *n = tg_jp_node(p, TG_JN_BLOCK, tg_jp_next(p)->pos);
     n->text = tg_jp_peek(p, 0)->text;
     expect_target_name(p);
+    for (int32_t i = 0; i < p->blocks.n; i++)
+        if (tg_str_is_equal(p->blocks.items[i]->text, n->text))
+            tg_jp_fail(p, TG_E_CORRUPT, n->pos, "block '%.*s' defined twice",
+                       (int)TG_MIN(n->text.len, 60u), n->text.ptr);
+    tg_jp_add(p, &p->blocks, n);
     if (tg_jp_skip_name(p, "scoped")) n->kind = TG_JN_SCOPE;
     if (tg_jp_is_name(p, "required"))
         tg_jp_fail(p, TG_E_UNSUPPORTED, n->pos, "'required' blocks are not built");

@@ -77,7 +77,7 @@ tg_jval tg_jstr_cut(tg_jrun *r, tg_jval s, int64_t from, int64_t to)
 
 /* ---- undefined */
 
-tg_jval tg_jundefined(tg_jrun *r, uint8_t of, tg_jval name)
+tg_jval tg_jundefined(tg_jrun *r, const char *of, tg_jval name)
 {
     tg_jundef *u = TG_JNEW(r, tg_jundef);
     if (u) *u = (tg_jundef){.of = of, .name = name};
@@ -94,22 +94,22 @@ tg_jval tg_jundefined_hint(tg_jrun *r, const char *hint)
 tg_jval tg_jrun_raise_undefined(tg_jrun *r, tg_jval v)
 {
     const tg_jundef *u = v.u.undef;
-    tg_jval of = {.kind = u ? u->of : (uint8_t)TG_J_MISSING};
     if (!u) return tg_jrun_raise(r, "an undefined value is used");
     if (u->hint.len) return tg_jrun_raise(r, "%.*s", (int)u->hint.len, u->hint.ptr);
+    bool is_none = u->of && strcmp(u->of, "NoneType") == 0; /* None is called by its value */
+    const char *type = is_none ? "None" : u->of, *object = is_none ? "" : " object";
     tg_buf b = {0};
     tg_jval_print_repr(r, &b, u->name);
     int len = (int)TG_MIN(b.len, 100u);
     if (u->is_unsafe)
         tg_jrun_raise(r, "access to attribute %.*s of a '%s' object is unsafe", len,
-                      tg_buf_cstr(&b), tg_jkind_name(of));
-    else if (of.kind == TG_J_MISSING)
+                      tg_buf_cstr(&b), u->of);
+    else if (!u->of)
         tg_jrun_raise(r, "%.*s is undefined", len, tg_buf_cstr(&b));
     else if (u->name.kind == TG_J_STR)
-        tg_jrun_raise(r, "'%s object' has no attribute %.*s", tg_jkind_name(of), len,
-                      tg_buf_cstr(&b));
+        tg_jrun_raise(r, "'%s%s' has no attribute %.*s", type, object, len, tg_buf_cstr(&b));
     else
-        tg_jrun_raise(r, "%s object has no element %.*s", tg_jkind_name(of), len, tg_buf_cstr(&b));
+        tg_jrun_raise(r, "%s%s has no element %.*s", type, object, len, tg_buf_cstr(&b));
     tg_buf_deinit(&b);
     return tg_jnone();
 }
@@ -314,7 +314,7 @@ const char *tg_jkind_name(tg_jval v)
     static const char *const names[TG_J_COUNT] = {
         [TG_J_MISSING] = "missing",
         [TG_J_UNDEFINED] = "Undefined",
-        [TG_J_NONE] = "None",
+        [TG_J_NONE] = "NoneType",
         [TG_J_BOOL] = "bool",
         [TG_J_INT] = "int",
         [TG_J_FLOAT] = "float",
@@ -323,15 +323,19 @@ const char *tg_jkind_name(tg_jval v)
         [TG_J_TUPLE] = "tuple",
         [TG_J_DICT] = "dict",
         [TG_J_RANGE] = "range",
-        [TG_J_ITER] = "generator",
-        [TG_J_VIEW] = "dict view",
         [TG_J_FUNC] = "function",
         [TG_J_METHOD] = "builtin_function_or_method",
         [TG_J_MACRO] = "Macro",
         [TG_J_NAMESPACE] = "Namespace",
         [TG_J_LOOP] = "LoopContext",
     };
-    return names[v.kind];
+    static const char *const views[] = {
+        [TG_JVIEW_KEYS] = "dict_keys",
+        [TG_JVIEW_VALUES] = "dict_values",
+        [TG_JVIEW_ITEMS] = "dict_items",
+    };
+    if (v.kind == TG_J_VIEW) return views[v.u.view->what];
+    return v.kind == TG_J_ITER ? v.u.once->type_name : names[v.kind];
 }
 
 double tg_jval_float(tg_jval v)

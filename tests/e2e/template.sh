@@ -133,3 +133,23 @@ check "generate --kwargs renders the same prompt" is_same "$(json out "' '.join(
 refuses "--kwargs without a template" 1 "--kwargs needs a chat template" generate moody.tg --raw -p hi --kwargs '{}'
 refuses "generate with a template of another name" 1 "moody\.tg: .*'rag'; there are: default" generate moody.tg -p hi --template rag
 refuses "generate with variables that are none" 1 "template variables" generate moody.tg -p hi --kwargs '3'
+
+# A source without a template.
+mkdir bare && cp "$TINY/tokenizer.json" bare/
+tri template bare --list
+check "--list without a template prints no name and says so" test "$rc" -eq 0 -a ! -s out -a -n "$(grep 'no chat template' err)"
+
+# A message that spells the end of a turn: text that is the same, and no token of it where asked.
+cat >turns.jinja <<'END'
+{% for m in messages %}{{ bos_token }}{{ m.content }}{% endfor %}
+END
+mkdir turns && cp "$TINY"/token* turns/ && cp turns.jinja turns/chat_template.jinja
+echo '[{"role": "user", "content": "a <|eos|> b"}]' >spelled.json
+tri template turns -f spelled.json
+cp out ordinary
+tri template turns -f spelled.json --safe-messages on
+check "--safe-messages does not change the text" cmp -s out ordinary
+printf '{{ messages[0].content|length }}{{ messages[0].content }}' >turns/chat_template.jinja
+tri template turns -f spelled.json
+check "a template that counts letters renders" test "$rc" -eq 0
+refuses "and not with safe messages, when a message spells a control token" 1 "cannot be told apart" template turns -f spelled.json --safe-messages on

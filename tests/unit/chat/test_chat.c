@@ -332,6 +332,55 @@ static void arguments_get_the_form_that_the_template_takes(void **state)
     check(wants_either, &(asked){.messages = object}, "{\"x\": 1, \"y\": 0.1}");
 }
 
+/* What transformers 5.24 renders: what it is given, as Python prints it. */
+static void an_object_that_the_template_prints_stays_an_object(void **state)
+{
+    (void)state;
+    static const char source[] = "{% for m in messages %}{% for c in m.tool_calls or [] %}"
+                                 "({{ c.function.arguments }}){% endfor %}{% endfor %}";
+    asked a = {.messages = CALL("", "{\"city\": \"Oslo\", \"n\": null}")};
+    check(source, &a, "({'city': 'Oslo', 'n': None})");
+    a.messages = CALL("", "\"{\\\"city\\\": \\\"Oslo\\\"}\"");
+    check(source, &a, "({\"city\": \"Oslo\"})");
+}
+
+/* The engine's own errors; those of raise_exception keep their words. */
+static void an_error_names_the_model_and_the_template(void **state)
+{
+    (void)state;
+    asked a = {.messages = HI};
+    check("{{ none + 'a' }}", &a,
+          "!model: chat template 'default': template line 1, column 9: unsupported operand");
+    check("{{ messages[0].x.y }}", &a,
+          "!model: chat template 'default': template line 1, column 17: 'dict object'");
+}
+
+/* Python's json.loads: of a key that is there twice the last counts, a text may hold U+0000. */
+static void conversations_are_read_as_python_reads_json(void **state)
+{
+    (void)state;
+    json_t *messages;
+    tg_err e = {0};
+    tg_str text = TG_STR("[{\"role\": \"user\", \"content\": \"a\", \"content\": \"b\\u0000c\"}]");
+    if (tg_json_parse_exact(&messages, text, "test", &e) != TG_OK) fail_msg("%s", e.msg);
+    tg_chat *c = open_chat("{{ messages[0].content }}", "");
+    tg_conversation q = {.messages = messages};
+    tg_buf b = {0};
+    if (tg_chat_render(&b, c, &q, NULL, &e) != TG_OK) fail_msg("%s", e.msg);
+    assert_int_equal(b.len, 3);
+    assert_memory_equal(b.ptr, "b\0c", 3);
+    tg_buf_deinit(&b);
+    tg_chat_free(c);
+    json_decref(messages);
+    messages = NULL;
+    assert_int_equal(tg_json_parse_exact(&messages, TG_STR("{\"a\\u0000\": 1}"), "test", &e),
+                     TG_E_CORRUPT);
+    assert_non_null(strstr(e.msg, "a key holds the character \\u0000, which no key may"));
+    e = (tg_err){0};
+    assert_int_equal(tg_json_parse(&messages, TG_STR("[\"a\\u0000\"]"), "test", &e), TG_E_CORRUPT);
+    assert_non_null(strstr(e.msg, "a string holds the character \\u0000"));
+}
+
 static void arguments_that_are_no_object_are_refused_or_stay_text(void **state)
 {
     (void)state;
@@ -521,6 +570,9 @@ int main(void)
         cmocka_unit_test(content_is_looked_at_for_each_role),
         cmocka_unit_test(parts_that_are_no_text_are_refused_with_their_place),
         cmocka_unit_test(arguments_get_the_form_that_the_template_takes),
+        cmocka_unit_test(an_object_that_the_template_prints_stays_an_object),
+        cmocka_unit_test(an_error_names_the_model_and_the_template),
+        cmocka_unit_test(conversations_are_read_as_python_reads_json),
         cmocka_unit_test(arguments_that_are_no_object_are_refused_or_stay_text),
         cmocka_unit_test(a_message_that_only_calls_has_the_content_its_template_takes),
         cmocka_unit_test(both_forms_of_a_message_give_one_text_in_every_template_that_models_ship),

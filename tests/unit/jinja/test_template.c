@@ -274,6 +274,84 @@ static void templates_that_models_ship_render_every_conversation_as_jinja2_does(
 
 /* ---- errors */
 
+/* The words are jinja2's and Python's. */
+static void errors_name_types_as_python_does(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"{{ none + 'a' }}", "unsupported operand type(s) for +: 'NoneType' and 'str'"},
+        {"{{ 'a' + none }}", "can only concatenate str (not \"NoneType\") to str"},
+        {"{{ none|length }}", "object of type 'NoneType' has no len()"},
+        {"{{ 1 < none }}", "'<' not supported between instances of 'int' and 'NoneType'"},
+        {"{% for x in none %}{% endfor %}", "'NoneType' object is not iterable"},
+        {"{{ none() }}", "'NoneType' object is not callable"},
+        {"{{ none.x.y }}", ": 'None' has no attribute 'x'"},
+        {"{{ none[0].a }}", ": None has no element 0"},
+        {"{{ [1].x.y }}", ": 'list object' has no attribute 'x'"},
+        {"{{ {}.keys() + 1 }}", "for +: 'dict_keys' and 'int'"},
+        {"{{ {}.values() < 1 }}", "instances of 'dict_values' and 'int'"},
+        {"{{ ({}.items()[0]).x }}", ": dict_items object has no element 0"},
+        {"{{ ([1]|reverse) + 1 }}", "for +: 'list_reverseiterator' and 'int'"},
+        {"{{ [1]|map('upper') + 1 }}", "for +: 'generator' and 'int'"},
+        {"{% block a %}{% endblock %}{% block a %}{% endblock %}", "block 'a' defined twice"},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        tg_buf b;
+        tg_err e;
+        assert_null(render(&b, rows[i][0], NULL, &e));
+        if (!strstr(e.msg, rows[i][1])) fail_msg("%s: %s", rows[i][0], e.msg);
+        tg_buf_deinit(&b);
+    }
+}
+
+/* What jinja2 3.1 and transformers have and this engine has not, as docs/templates.md lists it. */
+static void what_the_page_lists_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"filesizeformat", "{{ 1|%s }}"},
+        {"pprint", "{{ 1|%s }}"},
+        {"random", "{{ [1]|%s }}"},
+        {"striptags", "{{ 'a'|%s }}"},
+        {"urlize", "{{ 'a'|%s }}"},
+        {"wordwrap", "{{ 'a'|%s }}"},
+        {"xmlattr", "{{ {}|%s }}"},
+        {"cycler", "{{ %s(1) }}"},
+        {"joiner", "{{ %s() }}"},
+        {"lipsum", "{{ %s() }}"},
+        {"isidentifier", "{{ 'a'.%s() }}"},
+        {"encode", "{{ 'a'.%s() }}"},
+        {"format_map", "{{ 'a'.%s({}) }}"},
+        {"maketrans", "{{ 'a'.%s({}) }}"},
+        {"as_integer_ratio", "{{ (1).%s() }}"},
+        {"to_bytes", "{{ (1).%s() }}"},
+        {"from_bytes", "{{ (1).%s() }}"},
+        {"hex", "{{ (1.5).%s() }}"},
+        {"fromhex", "{{ (1.5).%s('1') }}"},
+        {"isdisjoint", "{{ {}.keys().%s([]) }}"},
+        {"include", "{%% %s 'x' %%}"},
+        {"import", "{%% %s 'x' as y %%}"},
+        {"from", "{%% %s 'x' import y %%}"},
+        {"extends", "{%% %s 'x' %%}"},
+        {"autoescape", "{%% %s true %%}{%% endautoescape %%}"},
+    };
+    tg_buf page = {0};
+    assert_int_equal(tg_file_load(&page, "docs/templates.md", 1 << 20, NULL), TG_OK);
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        char source[200], quoted[64];
+        tg_buf b;
+        tg_err e;
+        snprintf(source, sizeof source, rows[i][1], rows[i][0]);
+        assert_null(render(&b, source, NULL, &e));
+        snprintf(quoted, sizeof quoted, "'%s' is not built", rows[i][0]);
+        if (!strstr(e.msg, quoted)) fail_msg("%s: %s", source, e.msg);
+        snprintf(quoted, sizeof quoted, "`%s`", rows[i][0]);
+        if (!strstr(tg_buf_cstr(&page), quoted)) fail_msg("the page lacks %s", quoted);
+        tg_buf_deinit(&b);
+    }
+    tg_buf_deinit(&page);
+}
+
 static void what_is_not_built_is_refused_by_name_with_its_place(void **state)
 {
     (void)state;
@@ -525,6 +603,8 @@ int main(void)
         cmocka_unit_test(the_template_of_smollm2_renders_every_conversation_as_jinja2_does),
         cmocka_unit_test(the_template_of_gemma3_renders_every_conversation_as_jinja2_does),
         cmocka_unit_test(templates_that_models_ship_render_every_conversation_as_jinja2_does),
+        cmocka_unit_test(errors_name_types_as_python_does),
+        cmocka_unit_test(what_the_page_lists_is_refused_by_name),
         cmocka_unit_test(what_is_not_built_is_refused_by_name_with_its_place),
         cmocka_unit_test(broken_syntax_says_line_column_and_what_was_found),
         cmocka_unit_test(an_undefined_value_says_what_was_looked_up),
