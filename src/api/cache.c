@@ -10,8 +10,12 @@
 #include "base/log.h"
 #include "base/os.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 static tg_status find_root(tg_buf *out, tg_err *e)
@@ -175,21 +179,85 @@ static tg_status export_entry(const entry *x, const char *source, const tg_expor
                               void (*note)(void *context, const char *line), tg_err *e)
 {
     static const tg_export_options defaults;
-    tg_export_options forced = o ? *o : defaults;
     tg_buf line = {0}, text = {0};
-    forced.is_forced = true; /* what is there was found unusable */
     if (note) {
         tg_buf_printf(&line, "exporting %s into the cache (", tg_path_name(source));
         explain_miss(&line, x);
         tg_buf_printf(&line, "): %s", tg_buf_cstr(&x->dir));
-        note(forced.context, tg_buf_cstr(&line));
+        note((o ? o : &defaults)->context, tg_buf_cstr(&line));
     }
-    tg_status s = tg_export(source, x->dir.ptr, &forced, e);
+    tg_status s = tg_path_remove(x->dir.ptr, e); /* what is there was found unusable */
+    if (s == TG_OK) s = tg_export(source, x->dir.ptr, o, e);
     if (s == TG_OK) s = tg_json_print(&text, x->key, 2, e);
     if (s == TG_OK) s = tg_file_save(x->note.ptr, tg_buf_str(&text), e);
     tg_buf_deinit(&line);
     tg_buf_deinit(&text);
     return s;
+}
+
+/* ---- trust: an entry is run as it is, so nobody else may have made or changed it */
+
+static tg_status check_owner(const char *path, const struct stat *st, tg_err *e)
+{
+    if (st->st_uid == geteuid() || st->st_uid == 0) return TG_OK;
+    return tg_fail(e, TG_E_IO,
+                   "%s: belongs to user %d, and the cache of user %d must be its own; set "
+                   "TG_CACHE_DIR to a folder of yours",
+                   path, (int)st->st_uid, (int)geteuid());
+}
+
+static tg_status check_mode(const char *path, mode_t writers, tg_err *e)
+{
+    if (!writers) return TG_OK;
+    return tg_fail(
+        e, TG_E_IO,
+        "%s: can be written to by %s, so what is in it cannot be trusted; chmod go-w it, "
+        "or set TG_CACHE_DIR to another folder",
+        path, writers & S_IWOTH ? "everybody" : "its group");
+}
+
+/* Links are followed: where they lead is what counts. *reachers: whom the folder lets pass, as the
+ * bits of who may write. */
+static tg_status check_root(const char *root, mode_t *reachers, tg_err *e)
+{
+    struct stat st;
+    if (stat(root, &st) != 0)
+        return tg_fail(e, TG_E_IO, "%s: cannot be looked at: %s", root, strerror(errno));
+    TG_TRY(check_owner(root, &st, e));
+    *reachers = (st.st_mode & (S_IXGRP | S_IXOTH)) << 1;
+    return check_mode(root, st.st_mode & (S_IWGRP | S_IWOTH), e);
+}
+
+/* The entry's folder and its files. Where the root lets nobody else pass, their modes do not
+ * matter: a umask of 002 is usual. */
+static tg_status check_entry(const char *dir, mode_t reachers, tg_err *e)
+{
+    tg_arena a = {0};
+    tg_buf path = {0};
+    char **names;
+    int32_t n = 0;
+    struct stat st;
+    if (lstat(dir, &st) != 0) return TG_OK; /* nothing there */
+    tg_status s = check_owner(dir, &st, e);
+    if (s == TG_OK) s = check_mode(dir, st.st_mode & reachers, e);
+    if (s == TG_OK && S_ISDIR(st.st_mode)) s = tg_dir_list(&a, dir, &names, &n, e);
+    for (int32_t i = 0; s == TG_OK && i < n; i++) {
+        if (lstat(tg_path_join(&path, dir, names[i]), &st) != 0) continue;
+        s = check_owner(path.ptr, &st, e);
+        if (s == TG_OK) s = check_mode(path.ptr, st.st_mode & reachers, e);
+    }
+    if (s == TG_OK) s = tg_buf_check(&path, e);
+    tg_buf_deinit(&path);
+    tg_arena_deinit(&a);
+    return s;
+}
+
+static tg_status check_trust(const entry *x, tg_err *e)
+{
+    mode_t reachers = 0;
+    if (!tg_path_exists(x->root.ptr)) return TG_OK;
+    TG_TRY(check_root(x->root.ptr, &reachers, e));
+    return check_entry(x->dir.ptr, reachers, e);
 }
 
 /* Opens all that a model needs: an entry whose files have an older form is made anew. */
@@ -209,8 +277,10 @@ tg_status tg_cache_find(char **dir, const char *source, const tg_export_options 
     entry x = {0};
     int lock = -1;
     tg_status s = find_entry(&x, source, o, e);
+    if (s == TG_OK) s = check_trust(&x, e);
     if (s == TG_OK && !is_usable(x.dir.ptr)) {
-        s = tg_dir_make(x.root.ptr, e);
+        s = tg_dir_make_private(x.root.ptr, e);
+        if (s == TG_OK) s = check_trust(&x, e);
         if (s == TG_OK) s = tg_lock_acquire(&lock, x.lock.ptr, e);
         /* Whoever held the lock before may have done the work. */
         if (s == TG_OK && !is_usable(x.dir.ptr)) s = export_entry(&x, source, o, note, e);

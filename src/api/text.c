@@ -2,8 +2,8 @@
  * text.c - tokenizer and templates as one object: opened with a model or by itself, text in, text
  * out.
  *
- * Where it came from is forgotten at once: an artifact's files are mapped, a source's are compiled
- * into the same bytes in memory, and everything after works on those. */
+ * Where it came from is forgotten at once: an artifact's files are copied, a source's are
+ * compiled into the same bytes in memory, and everything after works on those. */
 #include "api/text.h"
 
 #include "api/assets.h"
@@ -59,7 +59,7 @@ tg_status tg_artifact_open_chat(tg_chat **out, const tg_artifact *a, tg_err *e)
 tg_status tg_text_init(tg_text *t, const tg_artifact *a, tg_err *e)
 {
     tg_str blob = {(const char *)a->tokenizer_map.data, a->tokenizer_map.n_bytes};
-    *t = (tg_text){.path = a->path, .map = &a->tokenizer_map};
+    *t = (tg_text){.path = a->path};
     TG_TRY(tg_artifact_open_chat(&t->chat, a, e));
     tg_status s = open_tokenizer(t, blob, e);
     if (s != TG_OK) tg_err_context(e, "%s/tokenizer.bin", a->path);
@@ -231,9 +231,6 @@ tg_status tg_text_tokenize(tg_tokens *out, const tg_text *t, const char *text, s
     tg_encode_options how = read_options(o);
     how.spans = o->has_ranges ? &spans : NULL;
     tg_status s = tg_tokenizer_encode(&ids, t->tokenizer, (tg_str){text, n_bytes}, &how, e);
-    /* A long text has been all over the tables, 32 MB with Gemma's vocabulary, and the decoder
-     * needs little of them. */
-    if (t->map) tg_file_map_expect_few(t->map);
     if (s == TG_OK && how.add_special) drop_second_bos(t->tokenizer, &ids, &spans);
     if (s == TG_OK) s = take_lists(out, &ids, &spans, o->has_ranges, e);
     tg_ids_deinit(&ids);
@@ -259,7 +256,6 @@ static tg_status encode_batch(tg_tokens *out, const tg_batch_lists *x, const tg_
     }
     TG_TRY(
         tg_tokenizer_encode_batch(x->ids, x->spans, t->tokenizer, x->texts, n, &how, n_threads, e));
-    if (t->map) tg_file_map_expect_few(t->map);
     for (int32_t i = 0; i < n; i++) {
         tg_spans none = {0}, *spans = x->spans ? &x->spans[i] : &none;
         if (how.add_special) drop_second_bos(t->tokenizer, &x->ids[i], spans);
@@ -525,7 +521,6 @@ tg_status tg_text_tokenize_chat(tg_tokens *out, const tg_text *t, const char *me
                              .literal = literal.at,
                              .n_literal = literal.n};
     if (s == TG_OK) s = tg_tokenizer_encode(&ids, t->tokenizer, tg_buf_str(&b), &how, e);
-    if (t->map) tg_file_map_expect_few(t->map);
     if (s == TG_OK && is_safe) s = check_controls(t, &ids, &spans, tg_buf_str(&b), &literal, e);
     if (s == TG_OK) s = take_lists(out, &ids, &spans, false, e);
     tg_ids_deinit(&ids);

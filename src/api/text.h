@@ -13,7 +13,6 @@
  * parsed here. */
 struct tg_text {
     const char *path;        /* what messages name */
-    const tg_file_map *map;  /* of the blob; NULL: it lies in the heap */
     tg_str blob;             /* empty: none */
     tg_tokenizer *tokenizer; /* NULL: none */
     tg_chat *chat;           /* possibly without a template */

@@ -76,7 +76,7 @@ static tg_status load_json(json_t **out, const char *path, tg_err *e)
     bool is_stdin = name != path;
     tg_buf text = {0};
     tg_status s = is_stdin ? tg_fd_load(&text, STDIN_FILENO, name, MAX_BYTES, e)
-                           : tg_file_load(&text, path, MAX_BYTES, e);
+                           : tg_stream_load(&text, path, MAX_BYTES, e);
     if (s == TG_OK) s = tg_json_parse_exact(out, tg_buf_str(&text), name, e);
     tg_buf_deinit(&text);
     return s;

@@ -76,7 +76,7 @@ static tg_status load_path(tg_input *in, const char *path, tg_err *e)
         return tg_fd_load(&in->text, STDIN_FILENO, in->name, MAX_BYTES, e);
     }
     in->name = path;
-    return tg_file_load(&in->text, path, MAX_BYTES, e);
+    return tg_stream_load(&in->text, path, MAX_BYTES, e);
 }
 
 tg_status tg_input_load(tg_input *in, const tg_args *a, bool wants_ids, tg_err *e)

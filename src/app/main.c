@@ -3,6 +3,7 @@
 #include "app/command.h"
 #include "app/help.h"
 #include "app/term.h"
+#include "base/fault.h"
 #include "trigraph.h"
 
 #include <string.h>
@@ -110,6 +111,7 @@ static int run_command(tg_command_id id, int argc, char **argv)
 int main(int argc, char **argv)
 {
     tg_buf hint = {0};
+    tg_faults_catch();
     if (argc < 2) return fail_usage("", "no command is given", "");
     int code = run_global(argc, argv);
     if (code >= 0) return code;

@@ -9,6 +9,7 @@
 #include "app/session.h"
 
 #include "app/term.h"
+#include "base/fault.h"
 #include "base/os.h"
 
 #include <errno.h>
@@ -31,6 +32,7 @@ static _Noreturn void find_in_child(int fd, const char *source)
     char *dir = NULL;
     tg_err e = {0};
     tg_term out;
+    tg_faults_report_to(fd);
     int32_t status = (int32_t)tg_cache_find(&dir, source, &o, note_line, &e);
     const char *text = status == TG_OK ? dir : e.msg;
     tg_progress_end(&progress);

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* sched_getaffinity, pthread_setaffinity_np */
 #include "base/os.h"
 
+#include "base/fault.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -142,18 +144,45 @@ tg_status tg_disk_free_bytes(int64_t *out, const char *path, tg_err *e)
 /* Written by the handler, read by whoever may stop: the only way a signal can talk to us. */
 static volatile sig_atomic_t signal_pending, signal_count;
 
+/* Work that cannot be left in between, such as tokenizing 300 MB, is left so. */
+enum { STOP_MS = 700 };
+
+static void end_at_once(int number)
+{
+    static const char words[] = "trigraph: interrupted\n";
+    tg_temporaries_clear();
+    ssize_t n = write(STDERR_FILENO, words, sizeof words - 1);
+    (void)n; /* there is nobody else to tell */
+    _exit(128 + number);
+}
+
+/* setitimer is a bare system call on Linux: safe here. */
 static void mark_signal(int number)
 {
+    static const struct itimerval stop = {.it_value = {.tv_usec = STOP_MS * 1000}};
+    int saved = errno;
     signal_pending = number;
-    if (++signal_count >= 3) _exit(128 + number);
+    if (++signal_count >= 3) end_at_once(number);
+    if (number != SIGINT) (void)setitimer(ITIMER_REAL, &stop, NULL);
+    errno = saved;
+}
+
+static void stop_late(int number)
+{
+    (void)number;
+    if (signal_pending) end_at_once(signal_pending);
 }
 
 void tg_signals_catch(void)
 {
-    struct sigaction a = {.sa_handler = mark_signal}; /* no SA_RESTART: a blocked read must end */
+    struct sigaction a = {.sa_handler = mark_signal}, old; /* no SA_RESTART: a blocked read ends */
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
+    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &a, NULL);
+    a.sa_handler = stop_late;
+    sigaction(SIGALRM, &a, NULL);
     a.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &a, NULL);
     sigaction(SIGXFSZ, &a, NULL); /* a file larger than `ulimit -f` is a write that fails */

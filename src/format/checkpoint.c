@@ -37,7 +37,7 @@ static bool grow_files(tg_checkpoint *c)
 
 static tg_status check_not_dangling(const char *path, tg_err *e)
 {
-    if (!tg_path_exists(path) || tg_path_is_file(path) || tg_path_is_dir(path)) return TG_OK;
+    if (!tg_path_is_dangling(path)) return TG_OK;
     return tg_fail(e, TG_E_IO,
                    "%s: is a link to a file that is not there: the download did not finish; fetch "
                    "the model again",

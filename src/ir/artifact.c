@@ -4,9 +4,14 @@
  * A new artifact is built in <parent>/.<name>.tmp.<pid>.<n>/new. Beside "new" lies "lock", held by
  * flock as long as the process lives, so that nothing but the lock says who is alive: process ids
  * come again. Committing exchanges "new" with the target and removes the temporary folder with
- * whatever is then in it. */
+ * whatever is then in it.
+ *
+ * A temporary's name can be guessed, and others may be able to write to its parent: everything in
+ * it is reached through descriptors of folders that were opened without following a link and belong
+ * to this user. */
 #include "ir/artifact.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -20,6 +25,9 @@
 #include <xxhash.h>
 
 enum { HEX_BYTES = 33, JSON_LIMIT = 16 << 20, MAX_ATTEMPTS = 1000 };
+
+/* No small part of a model is larger. */
+static const size_t FILE_LIMIT = (size_t)1 << 31;
 
 /* The files beside artifact.json. Weights are hashed only by verification. */
 enum {
@@ -74,12 +82,17 @@ static tg_status hash_json(const json_t *json, char out[HEX_BYTES], tg_err *e)
 
 /* ---- opening */
 
-/* Does `path` lead to what was opened as fd? */
-static bool is_still_at(int fd, const char *path)
+/* Does `path`, in the folder dir_fd, lead to what was opened as fd? */
+static bool is_same_file(int fd, int dir_fd, const char *path)
 {
     struct stat a, b;
-    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino &&
+    return fstat(fd, &a) == 0 && fstatat(dir_fd, path, &b, 0) == 0 && a.st_ino == b.st_ino &&
            a.st_dev == b.st_dev;
+}
+
+static bool is_still_at(int fd, const char *path)
+{
+    return is_same_file(fd, AT_FDCWD, path);
 }
 
 /* Another process may replace the folder while it is looked at, and then removes what was in it. */
@@ -102,13 +115,25 @@ static tg_status fail_damaged(tg_err *e, const char *what)
     return tg_fail(e, TG_E_CORRUPT, "%s; the artifact is damaged, export the model again", what);
 }
 
+/* Takes the checksum out of the object, whose it is. */
+static tg_status check_checksum(json_t *json, tg_err *e)
+{
+    tg_str sum = {0};
+    bool is_there;
+    char want[HEX_BYTES], got[HEX_BYTES] = "";
+    TG_TRY(tg_json_get_str(json, "checksum", &sum, &is_there, "artifact.json", e));
+    if (is_there && sum.len == HEX_BYTES - 1) memcpy(got, sum.ptr, HEX_BYTES - 1);
+    json_object_del(json, "checksum");
+    TG_TRY(hash_json(json, want, e));
+    if (strcmp(want, got) == 0) return TG_OK;
+    return fail_damaged(e, "artifact.json is not what the export wrote");
+}
+
 /* The format first: everything else may be different in another version. */
 static tg_status check_json(json_t *json, tg_err *e)
 {
     int64_t format = 0;
-    tg_str sum = {0};
     bool is_there;
-    char want[HEX_BYTES], got[HEX_BYTES] = "";
     if (!json_is_object(json)) return fail_damaged(e, "artifact.json is no JSON object");
     TG_TRY(tg_json_get_i64(json, "format", &format, &is_there, "artifact.json", e));
     if (!is_there) return fail_damaged(e, "artifact.json does not say its format");
@@ -117,27 +142,20 @@ static tg_status check_json(json_t *json, tg_err *e)
                        "the artifact has format %" PRId64
                        ", this program reads %d; export the model again",
                        format, TG_ARTIFACT_VERSION);
-    TG_TRY(tg_json_get_str(json, "checksum", &sum, &is_there, "artifact.json", e));
-    if (is_there && sum.len == HEX_BYTES - 1) memcpy(got, sum.ptr, HEX_BYTES - 1);
-    json_object_del(json, "checksum");
-    TG_TRY(hash_json(json, want, e));
-    if (strcmp(want, got) != 0)
-        return fail_damaged(e, "artifact.json is not what the export wrote");
-    return TG_OK;
+    return check_checksum(json, e);
 }
 
-static tg_status load_json(tg_artifact *a, tg_err *e)
+static tg_status load_json(json_t **out, int dir_fd, tg_err *e)
 {
-    tg_buf path = {0}, text = {0};
-    tg_path_join(&path, a->path, "artifact.json");
-    tg_status s = tg_buf_check(&path, e);
-    if (s == TG_OK && !tg_path_is_file(path.ptr))
-        s = tg_fail(e, TG_E_IO, "there is no artifact.json in it, so it is no artifact");
-    if (s == TG_OK) s = tg_file_load(&text, path.ptr, JSON_LIMIT, e);
-    if (s == TG_OK) s = tg_json_parse(&a->json, tg_buf_str(&text), "artifact.json", e);
-    if (s == TG_OK) s = check_json(a->json, e);
-    tg_buf_deinit(&text);
-    tg_buf_deinit(&path);
+    tg_file_map text;
+    struct stat st;
+    *out = NULL;
+    if (fstatat(dir_fd, "artifact.json", &st, 0) != 0 && errno == ENOENT)
+        return tg_fail(e, TG_E_IO, "there is no artifact.json in it, so it is no artifact");
+    TG_TRY(tg_file_copy_open_at(&text, dir_fd, "artifact.json", JSON_LIMIT, e));
+    tg_status s =
+        tg_json_parse(out, (tg_str){(const char *)text.data, text.n_bytes}, "artifact.json", e);
+    tg_file_map_close(&text);
     return s;
 }
 
@@ -185,23 +203,25 @@ static tg_status check_map(const json_t *json, int file, const tg_file_map *m, b
         files[file].name);
 }
 
-static tg_status open_file(tg_artifact *a, int file, tg_file_map *m, tg_err *e)
+static tg_status open_file(const tg_artifact *a, int dir_fd, int file, tg_file_map *m, tg_err *e)
 {
     tg_buf path = {0};
     tg_path_join(&path, a->path, files[file].name);
     tg_status s = tg_buf_check(&path, e);
-    if (s == TG_OK) s = tg_file_map_open(m, path.ptr, e);
+    if (s == TG_OK && files[file].is_lazy)
+        s = tg_file_map_open_at(m, dir_fd, files[file].name, path.ptr, e);
+    else if (s == TG_OK)
+        s = tg_file_copy_open_at(m, dir_fd, files[file].name, FILE_LIMIT, e);
     if (s == TG_OK && files[file].is_lazy) tg_file_map_expect_stream(m);
     if (s == TG_OK) s = check_map(a->json, file, m, !files[file].is_lazy, e);
-    if (s == TG_OK && !files[file].is_lazy) tg_file_map_expect_few(m);
     tg_buf_deinit(&path);
     return s;
 }
 
-static tg_status open_defaults(tg_artifact *a, bool is_there, tg_err *e)
+static tg_status open_defaults(tg_artifact *a, int dir_fd, bool is_there, tg_err *e)
 {
     tg_file_map m = {0};
-    tg_status s = is_there ? open_file(a, FILE_DEFAULTS, &m, e) : TG_OK;
+    tg_status s = is_there ? open_file(a, dir_fd, FILE_DEFAULTS, &m, e) : TG_OK;
     tg_str text = is_there ? (tg_str){(const char *)m.data, m.n_bytes} : TG_STR("{}");
     if (s == TG_OK) s = tg_json_parse(&a->defaults, text, "defaults.json", e);
     if (s == TG_OK && !json_is_object(a->defaults))
@@ -210,7 +230,7 @@ static tg_status open_defaults(tg_artifact *a, bool is_there, tg_err *e)
     return s;
 }
 
-static tg_status open_files(tg_artifact *a, tg_err *e)
+static tg_status open_files(tg_artifact *a, int dir_fd, tg_err *e)
 {
     json_t *table = json_object_get(a->json, "files"), *entry;
     const char *name;
@@ -226,9 +246,9 @@ static tg_status open_files(tg_artifact *a, tg_err *e)
     for (int i = 0; i < N_FILES; i++) {
         if (files[i].is_required && !is_there[i])
             return tg_fail(e, TG_E_CORRUPT, "artifact.json does not list %s", files[i].name);
-        if (is_there[i] && i != FILE_DEFAULTS) TG_TRY(open_file(a, i, map_of(a, i), e));
+        if (is_there[i] && i != FILE_DEFAULTS) TG_TRY(open_file(a, dir_fd, i, map_of(a, i), e));
     }
-    return open_defaults(a, is_there[FILE_DEFAULTS], e);
+    return open_defaults(a, dir_fd, is_there[FILE_DEFAULTS], e);
 }
 
 /* The program was checked against a number for the size of the weights; here is the size. */
@@ -244,7 +264,7 @@ static tg_status open_program(tg_artifact *a, tg_err *e)
                    a->weights_map.n_bytes, a->program.weights_bytes);
 }
 
-static tg_status open_once(tg_artifact **out, const char *path, tg_err *e)
+static tg_status open_in(tg_artifact **out, int dir_fd, const char *path, tg_err *e)
 {
     *out = NULL;
     tg_artifact *a = TG_NEW(tg_artifact);
@@ -254,8 +274,9 @@ static tg_status open_once(tg_artifact **out, const char *path, tg_err *e)
         return tg_fail_nomem(e, sizeof *a, "an artifact");
     }
     a->path = copy;
-    tg_status s = load_json(a, e);
-    if (s == TG_OK) s = open_files(a, e);
+    tg_status s = load_json(&a->json, dir_fd, e);
+    if (s == TG_OK) s = check_json(a->json, e);
+    if (s == TG_OK) s = open_files(a, dir_fd, e);
     if (s == TG_OK) s = open_program(a, e);
     if (s == TG_OK) {
         *out = a;
@@ -266,20 +287,21 @@ static tg_status open_once(tg_artifact **out, const char *path, tg_err *e)
     return s;
 }
 
-/* An export may replace the folder in between; then files of both would have been opened, the
- * weights unread and perhaps of the right size. */
+/* All files are of the folder that was opened, whatever takes its place meanwhile; but what an
+ * export replaces it also removes, and then the new one is opened. */
 tg_status tg_artifact_open(tg_artifact **out, const char *path, tg_err *e)
 {
+    *out = NULL;
     for (;;) {
         tg_err mine = {0};
         int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        tg_status s = open_once(out, path, &mine);
-        bool is_same = fd < 0 || is_still_at(fd, path);
-        if (fd >= 0) close(fd);
-        if (!is_same) {
-            tg_artifact_close(*out);
-            continue;
-        }
+        if (fd < 0)
+            return tg_fail(e, TG_E_IO, "%s: is no artifact: cannot open the folder: %s", path,
+                           strerror(errno));
+        tg_status s = open_in(out, fd, path, &mine);
+        bool is_same = is_still_at(fd, path);
+        close(fd);
+        if (s != TG_OK && !is_same) continue;
         if (s != TG_OK && e) *e = mine;
         return s;
     }
@@ -321,11 +343,12 @@ tg_status tg_artifact_verify(const tg_artifact *a, tg_err *e)
 struct tg_artifact_writer {
     tg_arena arena;
     const char *target, *parent, *name; /* the place; "out/x", "out", "x" */
-    char *tmp, *new_dir;                /* the temporary folder, and the artifact in it */
-    int lock;                           /* -1: none */
-    tg_file_writer *out;                /* the file being streamed, or NULL */
-    int streamed;                       /* which it is */
-    XXH3_state_t *hash;                 /* of what was streamed so far; owned */
+    int parent_fd, tmp_fd, new_fd;      /* -1: not open */
+    char *tmp;           /* the temporary folder's name in the parent, NULL: none yet */
+    int lock;            /* -1: none */
+    tg_file_writer *out; /* the file being streamed, or NULL */
+    int streamed;        /* which it is */
+    XXH3_state_t *hash;  /* of what was streamed so far; owned */
     struct {
         bool is_written;
         int64_t n_bytes;
@@ -353,16 +376,85 @@ static tg_status set_target(tg_artifact_writer *w, const char *path, tg_err *e)
     return TG_OK;
 }
 
-/* Asked at the start, to fail before the work, and again before the exchange. */
+/* Is the file listed by the artifact.json of its folder, or that file? */
+static tg_status check_listed(int dir_fd, const json_t *table, const char *name, const char *target,
+                              tg_err *e)
+{
+    struct stat st;
+    bool is_listed = strcmp(name, "artifact.json") == 0 || json_object_get(table, name);
+    if (is_listed && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+        return TG_OK;
+    return tg_fail(e, TG_E_ARGUMENT,
+                   "%s holds '%s', which is no part of the artifact and would be deleted; move it "
+                   "away, or choose another folder",
+                   target, name);
+}
+
+static tg_status check_all_listed(int dir_fd, const json_t *table, const char *target, tg_err *e)
+{
+    tg_arena a = {0};
+    char **names;
+    int32_t n = 0;
+    tg_status s = tg_dir_list_fd(&a, dir_fd, target, &names, &n, e);
+    for (int32_t i = 0; s == TG_OK && i < n; i++)
+        s = check_listed(dir_fd, table, names[i], target, e);
+    tg_arena_deinit(&a);
+    return s;
+}
+
+/* Whether the open folder is an artifact, of any format, and nothing else: by its checksum, so that
+ * a folder with somebody's own artifact.json is none. */
+static tg_status check_replaceable(int dir_fd, const char *target, tg_err *e)
+{
+    json_t *json = NULL;
+    tg_status s = load_json(&json, dir_fd, NULL);
+    const json_t *table = json_object_get(json, "files");
+    if (s == TG_OK && json_is_integer(json_object_get(json, "format")) && json_is_object(table))
+        s = check_checksum(json, NULL);
+    else if (s == TG_OK)
+        s = TG_E_CORRUPT;
+    if (s == TG_OK)
+        s = check_all_listed(dir_fd, table, target, e);
+    else if (s != TG_E_NOMEM)
+        s = tg_fail(e, TG_E_ARGUMENT,
+                    "%s exists and is no artifact that an export wrote; choose another folder, or "
+                    "remove it",
+                    target);
+    else
+        s = tg_fail_nomem(e, 0, "artifact.json");
+    json_decref(json);
+    return s;
+}
+
+static tg_status check_opened_target(int dir_fd, const char *target, bool is_forced, tg_err *e)
+{
+    TG_TRY(check_replaceable(dir_fd, target, e));
+    if (is_forced) return TG_OK;
+    return tg_fail(e, TG_E_ARGUMENT, "%s is an artifact already; --force replaces it", target);
+}
+
+/* Asked at the start, to fail before the work, and again before the exchange. Another export may
+ * replace and remove the folder while it is looked at. */
 static tg_status check_target(const tg_artifact_writer *w, bool is_forced, tg_err *e)
 {
-    if (!tg_path_exists(w->target)) return TG_OK;
-    if (!tg_artifact_is_at(w->target))
-        return tg_fail(e, TG_E_ARGUMENT,
-                       "%s exists and is no artifact; choose another folder, or remove it",
-                       w->target);
-    if (is_forced) return TG_OK;
-    return tg_fail(e, TG_E_ARGUMENT, "%s is an artifact already; --force replaces it", w->target);
+    for (;;) {
+        tg_err mine = {0};
+        struct stat st;
+        int fd = openat(w->parent_fd, w->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 && fstatat(w->parent_fd, w->name, &st, AT_SYMLINK_NOFOLLOW) != 0 &&
+            errno == ENOENT)
+            return TG_OK;
+        if (fd < 0)
+            return tg_fail(e, TG_E_ARGUMENT,
+                           "%s exists and is no artifact; choose another folder, or remove it",
+                           w->target);
+        tg_status s = check_opened_target(fd, w->target, is_forced, &mine);
+        bool is_same = is_same_file(fd, w->parent_fd, w->name);
+        close(fd);
+        if (s != TG_OK && !is_same) continue;
+        if (s != TG_OK && e) *e = mine;
+        return s;
+    }
 }
 
 /* Formats a path into the arena. */
@@ -375,15 +467,18 @@ static char *make_path(tg_artifact_writer *w, const char *dir, const char *name)
     return path;
 }
 
-/* Removes a temporary folder whose lock we hold: the lock goes last, and the folder with it.
- * Another process may look at the same remains at this moment, so that the last step can fail and
- * be done by the other. */
-static void remove_temporary(tg_artifact_writer *w, const char *tmp)
+/* Removes a temporary folder, open as fd, whose lock we hold: the lock goes last, and the folder
+ * with it. Another process may look at the same remains at this moment, so that the last step can
+ * fail and be done by the other. */
+static void remove_temporary(int parent_fd, const char *tmp, int fd)
 {
     tg_err e = {0};
-    char *built = make_path(w, tmp, "new");
-    if (built && tg_path_remove(built, &e) == TG_OK && tg_path_remove(tmp, &e) == TG_OK) return;
-    if (built && tg_path_exists(built)) tg_log_warn("%s: remains: %s", tmp, e.msg);
+    if (tg_path_remove_at(fd, "new", &e) != TG_OK) {
+        tg_log_warn("%s: remains: %s", tmp, e.msg);
+        return;
+    }
+    (void)unlinkat(fd, "lock", 0);
+    (void)unlinkat(parent_fd, tmp, AT_REMOVEDIR);
 }
 
 /* Is `name` one of this target's temporaries? */
@@ -394,63 +489,95 @@ static bool is_temporary(const tg_artifact_writer *w, const char *name)
            strncmp(name + 1 + n, ".tmp.", 5) == 0;
 }
 
-/* What dead processes left beside the target. A lock that can be taken has no living owner. */
+/* What dead processes of this user left beside the target. A lock that can be taken has no living
+ * owner. */
 static tg_status remove_stale(tg_artifact_writer *w, tg_err *e)
 {
     char **names;
     int32_t n_names;
-    TG_TRY(tg_dir_list(&w->arena, w->parent, &names, &n_names, e));
+    TG_TRY(tg_dir_list_fd(&w->arena, w->parent_fd, w->parent, &names, &n_names, e));
     for (int32_t i = 0; i < n_names; i++) {
+        int fd, lock;
         if (!is_temporary(w, names[i])) continue;
-        char *tmp = make_path(w, w->parent, names[i]);
-        char *lock = tmp ? make_path(w, tmp, "lock") : NULL;
-        if (!lock) return tg_fail_nomem(e, 0, "a path");
-        int fd;
-        if (!tg_path_is_dir(tmp) || tg_lock_try(&fd, lock, NULL) != TG_OK) continue;
-        remove_temporary(w, tmp);
-        tg_lock_release(fd);
+        if (tg_dir_open_at(&fd, w->parent_fd, names[i], NULL) != TG_OK) continue;
+        if (tg_lock_try_at(&lock, fd, "lock", NULL) == TG_OK) {
+            remove_temporary(w->parent_fd, names[i], fd);
+            tg_lock_release(lock);
+        }
+        close(fd);
     }
     return TG_OK;
 }
 
-/* One attempt at a folder of our own; *is_ours false: the name is taken, or was taken from us. */
-static tg_status try_temporary(tg_artifact_writer *w, int n, bool *is_ours, tg_err *e)
+/* In a folder just made: TG_E_BUSY where another process took it for remains, which it does before
+ * we have the lock. */
+static tg_status fill_temporary(tg_artifact_writer *w, const char *tmp, tg_err *e)
 {
-    tg_buf name = {0};
-    tg_buf_printf(&name, ".%s.tmp.%d.%d", w->name, (int)getpid(), n);
-    char *tmp = name.is_failed ? NULL : make_path(w, w->parent, name.ptr);
-    char *lock = tmp ? make_path(w, tmp, "lock") : NULL;
-    char *new_dir = tmp ? make_path(w, tmp, "new") : NULL;
-    tg_buf_deinit(&name);
-    *is_ours = false;
-    if (!lock || !new_dir) return tg_fail_nomem(e, 0, "a path");
-    if (mkdir(tmp, 0777) != 0) {
-        if (errno == EEXIST) return TG_OK;
-        return tg_fail(e, TG_E_IO, "%s: cannot make the folder: %s", tmp, strerror(errno));
+    if (tg_dir_open_at(&w->tmp_fd, w->parent_fd, tmp, NULL) != TG_OK) return TG_E_BUSY;
+    TG_TRY(tg_lock_try_at(&w->lock, w->tmp_fd, "lock", e));
+    if (!is_same_file(w->lock, w->tmp_fd, "lock")) return TG_E_BUSY;
+    if (mkdirat(w->tmp_fd, "new", 0777) != 0) {
+        if (errno == ENOENT) return TG_E_BUSY; /* the folder is removed already */
+        return tg_fail(e, TG_E_IO, "%s/new: cannot make the folder: %s", tmp, strerror(errno));
     }
-    if (tg_lock_try(&w->lock, lock, NULL) != TG_OK) return TG_OK;
-    /* Who took our folder for remains, before we had the lock, may have removed the file. */
-    if (!is_still_at(w->lock, lock) || mkdir(new_dir, 0777) != 0) {
-        tg_lock_release(w->lock);
-        w->lock = -1;
-        return TG_OK;
+    return tg_dir_open_at(&w->new_fd, w->tmp_fd, "new", e);
+}
+
+static void close_temporary(tg_artifact_writer *w)
+{
+    int *const fds[] = {&w->new_fd, &w->tmp_fd, &w->lock};
+    if (w->tmp) {
+        if (w->tmp_fd >= 0) remove_temporary(w->parent_fd, w->tmp, w->tmp_fd);
+        tg_temporary_remove(w->parent_fd, w->tmp);
+        w->tmp = NULL;
+    }
+    for (size_t i = 0; i < TG_COUNT(fds); i++) {
+        if (*fds[i] >= 0) close(*fds[i]);
+        *fds[i] = -1;
+    }
+}
+
+/* One attempt at a folder of our own: TG_E_BUSY, and another name is to be tried. */
+static tg_status try_temporary(tg_artifact_writer *w, int n, tg_err *e)
+{
+    tg_buf b = {0};
+    tg_err mine = {0};
+    tg_buf_printf(&b, ".%s.tmp.%d.%d", w->name, (int)getpid(), n);
+    char *tmp = b.is_failed ? NULL : tg_arena_copy_str(&w->arena, b.ptr, b.len);
+    tg_buf_deinit(&b);
+    if (!tmp) return tg_fail_nomem(e, 0, "a path");
+    if (mkdirat(w->parent_fd, tmp, 0700) != 0) {
+        if (errno == EEXIST) return TG_E_BUSY;
+        return tg_fail(e, TG_E_IO, "%s/%s: cannot make the folder: %s", w->parent, tmp,
+                       strerror(errno));
     }
     w->tmp = tmp;
-    w->new_dir = new_dir;
-    *is_ours = true;
-    return TG_OK;
+    tg_temporary_add(w->parent_fd, tmp);
+    tg_status s = fill_temporary(w, tmp, &mine);
+    if (s == TG_OK) return TG_OK;
+    close_temporary(w);
+    if (s != TG_E_BUSY) s = tg_fail(e, s, "%s/%s: %s", w->parent, tmp, mine.msg);
+    return s;
 }
 
 /* Names may be taken by other exports of this process, or by remains of an earlier process with our
  * id that somebody is clearing right now. */
 static tg_status make_temporary(tg_artifact_writer *w, tg_err *e)
 {
-    bool is_ours = false;
     for (int n = 0; n < MAX_ATTEMPTS; n++) {
-        TG_TRY(try_temporary(w, n, &is_ours, e));
-        if (is_ours) return TG_OK;
+        tg_status s = try_temporary(w, n, e);
+        if (s != TG_E_BUSY) return s;
     }
-    return tg_fail(e, TG_E_IO, "%s: no temporary folder can be made beside it", w->target);
+    return tg_fail(e, TG_E_IO, "%s: no temporary folder can be made beside it: %d names are taken",
+                   w->target, MAX_ATTEMPTS);
+}
+
+static tg_status open_parent(tg_artifact_writer *w, tg_err *e)
+{
+    TG_TRY(tg_dir_make(w->parent, e));
+    w->parent_fd = open(w->parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (w->parent_fd >= 0) return TG_OK;
+    return tg_fail(e, TG_E_IO, "%s: cannot open the folder: %s", w->parent, strerror(errno));
 }
 
 tg_status tg_artifact_writer_new(tg_artifact_writer **out, const char *path, bool is_forced,
@@ -459,7 +586,7 @@ tg_status tg_artifact_writer_new(tg_artifact_writer **out, const char *path, boo
     *out = NULL;
     tg_artifact_writer *w = TG_NEW(tg_artifact_writer);
     if (!w) return tg_fail_nomem(e, sizeof *w, "an artifact writer");
-    w->lock = -1;
+    w->lock = w->parent_fd = w->tmp_fd = w->new_fd = -1;
     w->hash = TG_NEW(XXH3_state_t); /* aligned to 64 bytes, as it wants */
     if (!w->hash) {
         tg_artifact_writer_free(w);
@@ -467,8 +594,8 @@ tg_status tg_artifact_writer_new(tg_artifact_writer **out, const char *path, boo
     }
     XXH3_INITSTATE(w->hash);
     tg_status s = set_target(w, path, e);
+    if (s == TG_OK) s = open_parent(w, e);
     if (s == TG_OK) s = check_target(w, is_forced, e);
-    if (s == TG_OK) s = tg_dir_make(w->parent, e);
     if (s == TG_OK) s = remove_stale(w, e);
     if (s == TG_OK) s = make_temporary(w, e);
     if (s == TG_OK)
@@ -491,9 +618,9 @@ tg_status tg_artifact_writer_begin(tg_artifact_writer *w, const char *name, tg_f
     int file = find_file(name);
     if (file < 0 || w->written[file].is_written)
         return tg_fail(e, TG_E_ARGUMENT, "an artifact has no file '%s', or has it already", name);
-    char *path = make_path(w, w->new_dir, name);
+    char *path = make_path(w, w->target, name); /* for messages: there it will be */
     if (!path) return tg_fail_nomem(e, strlen(name), "a path");
-    TG_TRY(tg_file_writer_open(&w->out, path, e));
+    TG_TRY(tg_file_writer_open_at(&w->out, w->new_fd, name, path, e));
     XXH3_128bits_reset(w->hash);
     tg_file_writer_watch(w->out, hash_stream, w->hash);
     w->streamed = file;
@@ -527,19 +654,17 @@ tg_status tg_artifact_writer_map(tg_artifact_writer *w, const char *name, tg_fil
 {
     int file = find_file(name);
     TG_ASSERT(file >= 0 && w->written[file].is_written);
-    char *path = make_path(w, w->new_dir, name);
+    char *path = make_path(w, w->target, name);
     if (!path) return tg_fail_nomem(e, strlen(name), "a path");
-    return tg_file_map_open(out, path, e);
+    return tg_file_map_open_at(out, w->new_fd, name, path, e);
 }
 
 tg_status tg_artifact_writer_drop(tg_artifact_writer *w, const char *name, tg_err *e)
 {
     int file = find_file(name);
     TG_ASSERT(file >= 0 && w->written[file].is_written);
-    char *path = make_path(w, w->new_dir, name);
-    if (!path) return tg_fail_nomem(e, strlen(name), "a path");
     w->written[file].is_written = false;
-    return tg_path_remove(path, e);
+    return tg_path_remove_at(w->new_fd, name, e);
 }
 
 /* The caller's keys between "format" and "files", and the checksum of it all at the end. */
@@ -564,21 +689,44 @@ static json_t *complete_json(const tg_artifact_writer *w, json_t *json)
     return NULL;
 }
 
-static tg_status write_json(const tg_artifact_writer *w, json_t *json, tg_err *e)
+static tg_status write_json(tg_artifact_writer *w, json_t *json, tg_err *e)
 {
     json_t *all = complete_json(w, json);
     if (!all) return tg_fail_nomem(e, 0, "artifact.json");
-    tg_buf text = {0}, path = {0};
-    tg_path_join(&path, w->new_dir, "artifact.json");
-    tg_status s = tg_json_print(&text, all, 2, e);
+    tg_buf text = {0};
+    tg_file_writer *out = NULL;
+    char *path = make_path(w, w->target, "artifact.json");
+    tg_status s = path ? tg_json_print(&text, all, 2, e) : tg_fail_nomem(e, 0, "a path");
     tg_buf_add_byte(&text, '\n');
     if (s == TG_OK) s = tg_buf_check(&text, e);
-    if (s == TG_OK) s = tg_buf_check(&path, e);
-    if (s == TG_OK) s = tg_file_save(path.ptr, tg_buf_str(&text), e);
+    if (s == TG_OK) s = tg_file_writer_open_at(&out, w->new_fd, "artifact.json", path, e);
+    if (s == TG_OK) s = tg_file_writer_write(out, text.ptr, text.len, e);
+    if (s == TG_OK)
+        s = tg_file_writer_close(out, e);
+    else
+        tg_file_writer_abandon(out);
+    if (s == TG_OK) s = tg_dir_sync(w->new_fd, w->target, e);
     tg_buf_deinit(&text);
-    tg_buf_deinit(&path);
     json_decref(all);
     return s;
+}
+
+/* The folder that the new artifact replaced is looked at once more, now that nobody else can reach
+ * it: a foreign one goes back. */
+static tg_status put_in_place(const tg_artifact_writer *w, tg_err *e)
+{
+    bool is_exchanged, is_back;
+    int fd;
+    TG_TRY(tg_path_exchange_at(w->tmp_fd, "new", w->parent_fd, w->name, &is_exchanged, e));
+    if (!is_exchanged) return TG_OK;
+    fd = openat(w->tmp_fd, "new", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    tg_status s = fd >= 0 ? check_replaceable(fd, w->target, e)
+                          : tg_fail(e, TG_E_ARGUMENT, "%s was replaced while it was being exported",
+                                    w->target);
+    if (fd >= 0) close(fd);
+    if (s == TG_E_ARGUMENT)
+        TG_TRY(tg_path_exchange_at(w->tmp_fd, "new", w->parent_fd, w->name, &is_back, NULL));
+    return s == TG_E_ARGUMENT ? s : TG_OK;
 }
 
 tg_status tg_artifact_writer_commit(tg_artifact_writer *w, json_t *json, tg_err *e)
@@ -587,19 +735,19 @@ tg_status tg_artifact_writer_commit(tg_artifact_writer *w, json_t *json, tg_err 
     TG_ASSERT(!w->out);
     TG_TRY(write_json(w, json, e));
     /* What cannot be opened is not put in place. */
-    TG_TRY(tg_artifact_open(&a, w->new_dir, e));
+    TG_TRY(open_in(&a, w->new_fd, w->target, e));
     tg_artifact_close(a);
     /* Somebody may have been faster with the same artifact: then one replaces the other. */
     TG_TRY(check_target(w, true, e));
-    return tg_path_replace(w->new_dir, w->target, e);
+    return put_in_place(w, e);
 }
 
 void tg_artifact_writer_free(tg_artifact_writer *w)
 {
     if (!w) return;
     tg_file_writer_abandon(w->out);
-    if (w->tmp) remove_temporary(w, w->tmp);
-    tg_lock_release(w->lock);
+    close_temporary(w);
+    if (w->parent_fd >= 0) close(w->parent_fd);
     tg_mem_free(w->hash);
     tg_arena_deinit(&w->arena);
     tg_mem_free(w);

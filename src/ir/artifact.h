@@ -11,7 +11,8 @@
  *   templates.json   further chat templates by name, absent when the checkpoint has none
  *   defaults.json    what generation_config.json said: sampling defaults, stop ids
  *
- * Opening maps; it checks the version, the names and sizes of all files, and the checksums of all
+ * Opening maps the weights and copies the rest, so that nobody who writes to a file changes what
+ * was checked; it checks the version, the names and sizes of all files, and the checksums of all
  * but the weights, whose checksum only verification reads. Files are never rewritten in place: an
  * artifact is built in a temporary folder beside its place and put there in one step; what a killed
  * export left is removed by the next one. Documented in docs/artifact.md. */
@@ -44,8 +45,8 @@ TG_MUST_USE tg_status tg_artifact_verify(const tg_artifact *a, tg_err *e);
 
 /* Writing: begin, add files in any order, then commit or abandon. Nothing shows under `path` before
  * commit; an existing artifact there is refused at begin unless `is_forced`, anything that is no
- * artifact is always refused. Stale temporaries of dead processes beside `path` are removed at
- * begin. */
+ * artifact, or holds more than one, is always refused. Stale temporaries of this user's dead
+ * processes beside `path` are removed at begin. */
 typedef struct tg_artifact_writer tg_artifact_writer;
 
 TG_MUST_USE tg_status tg_artifact_writer_new(tg_artifact_writer **out, const char *path,

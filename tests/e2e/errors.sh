@@ -141,3 +141,45 @@ refuses "--verify of a changed weight" 1 "$big" inspect cut.tg --verify
     refuses "a cache below a regular file" 1 "file" generate "$TINY" -p hi
 )
 refuses "an artifact below a regular file" 1 "file" export "$TINY" -o file/d
+
+# What stands in a file's place is named and not waited for.
+mkfifo fifo
+refuses "a FIFO as the config" 1 "fifo: is a FIFO" export "$TINY" -o d --config fifo
+refuses "a FIFO as the calibration text" 1 "fifo: is a FIFO" export "$TINY" -o d $few fifo
+refuses "a FIFO as the model" 1 "fifo: is a FIFO" export fifo -o d
+refuses "a device as the model" 1 "/dev/zero: is a device" export /dev/zero -o d
+ln -s loop loop
+refuses "a loop of links as the model" 1 "loop: .*levels of symbolic links" export loop -o d
+copy
+rm broken/config.json && mkfifo broken/config.json
+refuses "a FIFO in the model's folder" 1 "config\.json: is a FIFO" export broken -o d
+for f in program.bin weights.0.bin tokenizer.bin defaults.json; do
+    rm -rf cut.tg && cp -r m.tg cut.tg
+    rm "cut.tg/$f" && mkfifo "cut.tg/$f"
+    refuses "a FIFO in the place of $f" 1 "cut\.tg: $f: is a FIFO" inspect cut.tg
+done
+tri tokenize m.tg -p hello
+cp out expected
+(echo hello | tr -d '\n' >fifo) &
+tri tokenize m.tg -f fifo
+check "a pipe is read where a text is asked for" cmp -s out expected
+
+# A cache that others can write to, or that belongs to somebody else.
+mkdir -p open own
+chmod 777 open
+(
+    TG_CACHE_DIR=$PWD/open
+    export TG_CACHE_DIR
+    refuses "a cache that everybody can write to" 1 "open: can be written to by everybody" generate "$TINY" --raw -p hi -n 1
+    TG_CACHE_DIR=$PWD/own
+    tri generate "$TINY" --raw -p hi -n 1
+    check "a cache of one's own is used" test "$rc" -eq 0
+    if chown -R 12345 own/*.tg own/llama* 2>/dev/null || chown -R 12345 own/llama* 2>/dev/null; then
+        refuses "an entry of another user" 1 "belongs to user 12345" generate "$TINY" --raw -p hi -n 1
+    else
+        skip "an entry of another user (only root can make one)"
+    fi
+    TG_CACHE_DIR=$PWD/made/here
+    tri generate "$TINY" --raw -p hi -n 1
+    check "a cache is made for its owner alone" is_same "$(stat -c %a made/here)" 700
+)

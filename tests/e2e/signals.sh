@@ -13,3 +13,22 @@ if [ -w /dev/full ]; then
     check "for help too" test "$rc" -eq 1 -a -s err
 fi
 python3 "$ROOT/tests/e2e/terminal.py" "$TRIGRAPH" "$ROOT"
+
+# One text of 60 MB without an end in between: no work is too long to be left.
+python3 -c "
+import random
+random.seed(1)
+words = [''.join(random.choice('abcdefghij') for _ in range(7)) for _ in range(50000)]
+print(' '.join(random.choice(words) for _ in range(7500000)))" >large.txt
+for s in TERM:143 HUP:129; do
+    "$TRIGRAPH" tokenize m.tg -f large.txt >/dev/null 2>err & pid=$!
+    sleep 1
+    start=$(date +%s%N)
+    kill -s "${s%:*}" $pid
+    wait $pid
+    rc=$?
+    ms=$((($(date +%s%N) - start) / 1000000))
+    check "SIG${s%:*} ends a long tokenization within a second" test $rc -eq "${s#*:}" -a $ms -lt 1000
+    check "and says so" grep -qx 'trigraph: interrupted' err
+done
+rm -f large.txt

@@ -187,9 +187,7 @@ static void an_existing_artifact_is_replaced_only_by_force(void **state)
     e = (tg_err){0};
     /* One that is open stays readable when another takes its place. */
     assert_ok(tg_artifact_open(&open, at("old"), &e), &e);
-    save(at("old/mark"), "of the old one");
     write_one(at("old"), true);
-    assert_false(tg_path_exists(at("old/mark")));
     assert_ok(tg_artifact_verify(open, &e), &e);
     tg_artifact_close(open);
 }
@@ -214,6 +212,73 @@ static void what_is_no_artifact_is_never_replaced(void **state)
     e = (tg_err){0};
     assert_int_equal(tg_artifact_writer_new(&w, "..", true, &e), TG_E_ARGUMENT);
     assert_true(tg_path_is_dir(at("dir/mine")));
+}
+
+/* Somebody's project with an artifact.json of its own; an artifact with notes beside it; a link to
+ * one. */
+static void force_replaces_artifacts_that_hold_nothing_else(void **state)
+{
+    (void)state;
+    tg_artifact_writer *w;
+    tg_err e = {0};
+    assert_ok(tg_dir_make(at("project/src"), &e), &e);
+    save(at("project/artifact.json"), "{\"format\": 1, \"files\": {}, \"checksum\": \"0\"}");
+    write_one(at("noted"), false);
+    save(at("noted/notes.txt"), "mine");
+    write_one(at("linked"), false);
+    assert_int_equal(symlink(at("linked"), at("link")), 0);
+    const struct {
+        const char *path, *words;
+    } rows[] = {{"project", "exists and is no artifact that an export wrote"},
+                {"noted", "holds 'notes.txt', which is no part of the artifact"},
+                {"link", "exists and is no artifact"}};
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        e = (tg_err){0};
+        assert_int_equal(tg_artifact_writer_new(&w, at(rows[i].path), true, &e), TG_E_ARGUMENT);
+        if (!strstr(e.msg, rows[i].words)) fail_msg("%s: not '%s'", e.msg, rows[i].words);
+        assert_null(w);
+    }
+    assert_true(tg_path_is_dir(at("project/src")) && tg_path_is_file(at("noted/notes.txt")));
+}
+
+/* CWE-59: a link in the place of remains, to a folder with something of somebody's. */
+static void remains_are_not_looked_for_behind_a_link(void **state)
+{
+    (void)state;
+    tg_err e = {0};
+    assert_ok(tg_dir_make(at("theirs/new"), &e), &e);
+    assert_ok(tg_dir_make(at("trap"), &e), &e);
+    save(at("theirs/new/keep"), "theirs");
+    assert_int_equal(symlink(at("theirs"), at("trap/.x.tmp.7.0")), 0);
+    assert_ok(tg_dir_make(at("trap/.x.tmp.8.0"), &e), &e);
+    assert_int_equal(symlink(at("theirs/new"), at("trap/.x.tmp.8.0/new")), 0);
+    write_one(at("trap/x"), false);
+    assert_true(tg_path_is_file(at("theirs/new/keep")));
+    assert_true(tg_path_exists(at("trap/.x.tmp.7.0")));
+    assert_false(tg_path_exists(at("trap/.x.tmp.8.0")));
+}
+
+/* What cp and rsync over a live artifact do: the same files, other bytes. */
+static void an_open_artifact_keeps_what_it_checked_when_files_are_written_over(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"program.bin", "template.jinja"};
+    tg_artifact *a;
+    tg_err e = {0};
+    char noise[4096];
+    memset(noise, 0xff, sizeof noise);
+    write_one(at("live"), false);
+    assert_ok(tg_artifact_open(&a, at("live"), &e), &e);
+    for (size_t i = 0; i < TG_COUNT(names); i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/%s", at("live"), names[i]);
+        int fd = open(path, O_WRONLY | O_TRUNC);
+        assert_int_equal(write(fd, noise, sizeof noise), sizeof noise);
+        close(fd);
+    }
+    assert_ok(tg_program_check(&a->program, &e), &e);
+    assert_memory_equal(a->template_map.data, "{{ messages }}", 14);
+    tg_artifact_close(a);
 }
 
 static void a_foreign_folder_that_appears_meanwhile_is_not_replaced(void **state)
@@ -489,6 +554,9 @@ int main(void)
         cmocka_unit_test(nothing_shows_before_commit_and_nothing_remains_of_an_abandoned_one),
         cmocka_unit_test(an_existing_artifact_is_replaced_only_by_force),
         cmocka_unit_test(what_is_no_artifact_is_never_replaced),
+        cmocka_unit_test(force_replaces_artifacts_that_hold_nothing_else),
+        cmocka_unit_test(remains_are_not_looked_for_behind_a_link),
+        cmocka_unit_test(an_open_artifact_keeps_what_it_checked_when_files_are_written_over),
         cmocka_unit_test(a_foreign_folder_that_appears_meanwhile_is_not_replaced),
         cmocka_unit_test(a_file_that_the_format_does_not_have_is_refused),
         cmocka_unit_test(what_could_not_be_opened_is_not_put_in_place),
