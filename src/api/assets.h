@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * assets.h - what a checkpoint brings beside its weights: tokenizer, chat template, defaults.
+ * assets.h - the files beside a checkpoint's weights: tokenizer, chat template, defaults.
  *
  * Read at export, from either kind of checkpoint, into the files an artifact keeps. */
 #ifndef TG_API_ASSETS_H
@@ -23,8 +23,7 @@ typedef struct tg_assets {
 
 /* Doubts become warnings. */
 TG_MUST_USE tg_status tg_assets_read(tg_assets *out, const tg_checkpoint *c, tg_err *e);
-/* Only what makes text of messages and ids of text: no defaults, n_vocab is 0, nothing is warned
- * of. */
+/* Only the chat templates and the tokenizer: no defaults, n_vocab is 0, and no warnings. */
 TG_MUST_USE tg_status tg_assets_read_texts(tg_assets *out, const tg_checkpoint *c, tg_err *e);
 /* Every id that ends a completion or that plain text becomes is one of the model's n_vocab: others
  * would never come, or could not be read. TG_E_CORRUPT names the key. Before the vocabulary is

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * inspect.c - what is inside an artifact or a checkpoint, for people and as JSON.
+ * inspect.c - the contents of an artifact or a checkpoint, for people and as JSON.
  *
  * A checkpoint is taken as far along the road of an export as it goes without its weights' bytes,
- * by the code that exports, so that what is said here is what will happen. Where a stage fails its
+ * by the code that exports, so that the report is what will happen. Where a stage fails its
  * sentence is kept and the next one that can do without it is tried: a person who has to mend two
  * things wants to hear of both. */
 #include "api/api.h"
@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- what both have: templates, memory */
+/* ---- templates and memory, which both have */
 
 static json_t *describe_memory(const tg_exec_memory *m, const tg_program *p)
 {
@@ -26,14 +26,13 @@ static json_t *describe_memory(const tg_exec_memory *m, const tg_program *p)
 
 static void print_memory(tg_buf *out, const tg_exec_memory *m, const tg_program *p)
 {
-    tg_buf_printf(out, "memory        %d row%s of %d positions: weights ", p->batch,
-                  p->batch == 1 ? "" : "s", p->max_length);
+    tg_buf_printf(out, "memory        batch %d, %d tokens each: weights ", p->batch, p->max_length);
     tg_buf_add_size(out, p->weights_bytes);
-    tg_buf_printf(out, " (mapped), keys and values in %s ", tg_kv_type_name(p->kv_type));
+    tg_buf_printf(out, " (mapped), KV cache in %s ", tg_kv_type_name(p->kv_type));
     tg_buf_add_size(out, m->kv_bytes);
     tg_buf_add_cstr(out, ", a step up to ");
     tg_buf_add_size(out, m->step_bytes);
-    tg_buf_add_cstr(out, ", of it logits ");
+    tg_buf_add_cstr(out, " with logits of ");
     tg_buf_add_size(out, m->logits_bytes);
     tg_buf_add_byte(out, '\n');
 }
@@ -193,7 +192,7 @@ static tg_status survey(tg_survey *x, const char *path, const tg_export_options 
     return x->model ? survey_program(x, &config, e) : TG_OK;
 }
 
-/* ---- and what is said of it */
+/* ---- the report */
 
 typedef struct type_count {
     int32_t n;
@@ -235,7 +234,7 @@ static json_t *describe_model(const tg_hparams *h)
                      h->max_positions);
 }
 
-/* What config.json calls the way its weights are quantized; NULL where it calls it nothing. */
+/* config.json's name of the way its weights are quantized; NULL where it has none. */
 static const char *find_method(const tg_checkpoint *c)
 {
     const json_t *config = tg_checkpoint_get_json(c, TG_HF_CONFIG);
@@ -277,15 +276,21 @@ static tg_status print_checkpoint_json(tg_buf *out, const tg_survey *x, tg_err *
     return s;
 }
 
+static const char *plural(int32_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void print_model(tg_buf *out, const tg_loaded_checkpoint *b)
 {
     const tg_hparams *h = tg_loaded_checkpoint_hparams(b);
     tg_buf_printf(out,
                   "architecture  %s\n"
-                  "model         %d layers of width %d, %d heads and %d key heads of %d, ffn %d, "
-                  "%d ids, made for %d positions\n",
-                  tg_loaded_checkpoint_arch(b)->name, h->n_layers, h->width, h->n_heads,
-                  h->n_kv_heads, h->head_dim, h->ffn, h->n_vocab, h->max_positions);
+                  "model         %d layer%s of width %d, %d head%s and %d KV head%s of %d, ffn %d, "
+                  "vocabulary size %d, context length %d\n",
+                  tg_loaded_checkpoint_arch(b)->name, h->n_layers, plural(h->n_layers), h->width,
+                  h->n_heads, plural(h->n_heads), h->n_kv_heads, plural(h->n_kv_heads), h->head_dim,
+                  h->ffn, h->n_vocab, h->max_positions);
 }
 
 static void print_types(tg_buf *out, const tg_checkpoint *c)
@@ -313,7 +318,7 @@ static void print_checkpoint(tg_buf *out, const tg_survey *x)
     if (x->model) print_model(out, x->model);
     print_types(out, x->checkpoint);
     if (x->assets.n_vocab > 0)
-        tg_buf_printf(out, "tokenizer     %" PRId32 " ids\n", x->assets.n_vocab);
+        tg_buf_printf(out, "tokenizer     %" PRId32 " tokens\n", x->assets.n_vocab);
     else if (x->chat)
         tg_buf_add_cstr(out, "tokenizer     none\n");
     if (x->chat) print_templates(out, x->chat);

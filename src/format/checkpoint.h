@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * checkpoint.h - a model as its makers publish it, whichever way: named tensors and their papers.
+ * checkpoint.h - a published model in either format: named tensors and the assets beside them.
  *
  * tg_checkpoint_open takes
  *

@@ -4,7 +4,7 @@
  * Two families share one enum: plain numbers (a block of one element) and ggml's block formats,
  * where 32 or 256 consecutive elements of a row share scales. A row of the table says what a format
  * is called in each kind of file and how large its blocks are; tg_dtype_unpack says what the bytes
- * mean. The values are those of ggml's reference dequantisation, to the bit, in its order of
+ * mean. The values are those of ggml's reference dequantization, to the bit, in its order of
  * operations and without fused multiply-add.
  *
  * Bytes in a file have no alignment that we may rely on: everything here reads byte-wise. */
@@ -76,7 +76,7 @@ bool tg_dtype_find(tg_dtype *out, tg_str name);
 bool tg_dtype_find_gguf(tg_dtype *out, uint32_t id);
 bool tg_dtype_find_safetensors(tg_dtype *out, tg_str name);
 
-/* What a GGUF type number is called that has no row here ("IQ2_XXS"), and whether it was withdrawn
+/* The name of a GGUF type number that has no row here ("IQ2_XXS"), and whether it was withdrawn
  * from the format; NULL for a number that was never given out. */
 const char *tg_dtype_find_foreign_gguf(uint32_t id, bool *is_removed);
 

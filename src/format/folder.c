@@ -8,7 +8,7 @@
  *   the only *.safetensors         otherwise; several without an index are refused, since nothing
  *                                  says whether they are shards, copies or adapters
  *
- * consolidated*.safetensors is a maker's own naming of the same weights and never counts. Pickles
+ * consolidated*.safetensors is a second copy of the same weights and never counts. Pickles
  * are not read at all. File names inside the index are plain names: nothing outside the folder is
  * opened but through links that the user's own tools made. */
 #include "base/log.h"

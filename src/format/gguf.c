@@ -9,7 +9,7 @@
  *   zeros up to a multiple of general.alignment (32)
  *   tensor data; an offset counts from here and is a multiple of the alignment
  *
- * What is deliberately accepted, since valid files have it: tensors in any order, gaps between
+ * Deliberately accepted, since valid files have it: tensors in any order, gaps between
  * them, a last tensor that ends at the end of the file without padding, no tensors at all. */
 #include "format/gguf.h"
 
@@ -354,7 +354,7 @@ static tg_status place_tensors(tg_gguf *g, const cursor *c, place *places, size_
 }
 
 /* Shards glued with cat look like a good file with something behind it; reading on would lose
- * every tensor of the others. Other trailing bytes harm nobody and get a word. */
+ * every tensor of the others. Other trailing bytes are harmless and get a warning. */
 static tg_status check_tail(const tg_gguf *g, const cursor *c, size_t end, tg_err *e)
 {
     size_t at[] = {g->data_offset + end, tg_align_up(g->data_offset + end, g->alignment)};
@@ -394,7 +394,7 @@ static tg_status take_tensors(tg_gguf *g, tg_arena *a, cursor *c, tg_err *e)
 
 /* ---- the header */
 
-/* What people hand over instead of a GGUF file, by its first bytes. */
+/* Files that are given instead of a GGUF file, by their first bytes. */
 static const struct {
     const char *magic, *words;
 } strangers[] = {
@@ -540,10 +540,10 @@ static tg_status find_key(const tg_gguf *g, const char *key, const tg_gguf_kv **
 }
 
 static tg_status fail_type(const tg_gguf *g, const tg_gguf_kv *kv, const char *key,
-                           const char *wanted, tg_err *e)
+                           const char *needed, tg_err *e)
 {
     return tg_fail(e, TG_E_CORRUPT, "%s: key '%s' is %s%s where %s is needed", g->file, key,
-                   kv->is_array ? "an array of " : "", types[kv->type].name, wanted);
+                   kv->is_array ? "an array of " : "", types[kv->type].name, needed);
 }
 
 tg_status tg_gguf_get_i64(const tg_gguf *g, const char *key, int64_t *out, bool *is_present,

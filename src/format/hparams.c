@@ -24,7 +24,7 @@ struct tg_config {
     bool is_failed; /* memory was refused while noting a path: unread would be wrong */
 };
 
-/* What a key led to. Absent: both pointers are NULL. */
+/* The value of a key. Absent: both pointers are NULL. */
 typedef struct value {
     const json_t *json;
     const tg_gguf_kv *kv;
@@ -277,10 +277,10 @@ static const char *type_name(const value *v)
     return v->kv->is_array ? "a list" : tg_gguf_type_name(v->kv->type);
 }
 
-static tg_status fail_type(const tg_config *c, const value *v, const char *wanted, tg_err *e)
+static tg_status fail_type(const tg_config *c, const value *v, const char *needed, tg_err *e)
 {
     return tg_fail(e, TG_E_CORRUPT, "%s: key '%s' is %s where %s is needed", c->file, v->path,
-                   type_name(v), wanted);
+                   type_name(v), needed);
 }
 
 bool tg_config_has(tg_config *c, const char *key)
@@ -422,12 +422,12 @@ static tg_status begin_list(tg_config *c, const char *key, value *v, size_t elem
     return *list ? TG_OK : tg_fail_nomem(e, (size_t)*n * elem_bytes, v->path);
 }
 
-static tg_status fail_element(const tg_config *c, const value *v, int32_t i, const char *wanted,
+static tg_status fail_element(const tg_config *c, const value *v, int32_t i, const char *needed,
                               tg_err *e)
 {
-    if (!is_list(v)) return fail_type(c, v, wanted, e);
+    if (!is_list(v)) return fail_type(c, v, needed, e);
     return tg_fail(e, TG_E_CORRUPT, "%s: element %" PRId32 " of key '%s' is not %s", c->file, i,
-                   v->path, wanted);
+                   v->path, needed);
 }
 
 tg_status tg_config_get_i64s(tg_config *c, const char *key, const int64_t **out, int32_t *n,

@@ -65,7 +65,7 @@ TG_MUST_USE tg_status tg_config_get_i64_each(tg_config *c, const char *key, int6
 /* Was the key asked for, by any of the functions here? */
 bool tg_config_was_read(const tg_config *c, const char *key);
 
-/* HF: the value itself, when no getter fits; NULL when absent or null. The whole of it counts as
+/* HF: the value itself, when no getter fits; NULL when absent or null. All its keys count as
  * read. NULL for GGUF. */
 const json_t *tg_config_get_json(tg_config *c, const char *key);
 
@@ -73,8 +73,8 @@ const json_t *tg_config_get_json(tg_config *c, const char *key);
  * "general.*", "tokenizer.*". */
 void tg_config_ignore(tg_config *c, const char *pattern);
 
-/* The keys nobody asked for, as full paths sorted in the file's order; an object of which nothing
- * was read is one entry. Absent values and nulls are left out. */
+/* The keys that were not read, as full paths sorted in the file's order; an object with no read
+ * key is one entry. Absent values and nulls are left out. */
 TG_MUST_USE tg_status tg_config_unread(const tg_config *c, tg_arena *a, const char ***keys,
                                        int32_t *n, tg_err *e);
 

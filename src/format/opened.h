@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * opened.h - inside of a tg_checkpoint, shared by checkpoint.c and the two readers; nobody else
+ * opened.h - inside of a tg_checkpoint, shared by checkpoint.c and the two readers; nothing else
  * includes it.
  *
  * checkpoint.c decides what a path is, owns files and tensors and answers questions; shards.c fills

@@ -73,7 +73,7 @@ static int32_t gptq_zero(const struct tg_prequant_matrix *x, int64_t row, int64_
     return (stored + x->zero_shift) & ((1 << x->bits) - 1);
 }
 
-/* The nibble of a word in which the row of its eight stands. */
+/* The nibble of a word that holds each of its eight rows. */
 static const int32_t awq_nibbles[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 /* [cols, rows / 8] */
@@ -245,7 +245,7 @@ static tg_status plan_plain(matrix *m, tg_err *e)
     return TG_OK;
 }
 
-/* How many columns there are, weight_shape says: the last word may be padded. */
+/* weight_shape says how many columns there are: the last word may be padded. */
 static tg_status plan_packed(matrix *m, tg_err *e)
 {
     struct tg_prequant_matrix *x = m->x;

@@ -25,7 +25,7 @@ extern const tg_coding tg_coding_int8;                /* weight */
 extern const tg_coding tg_coding_fp8; /* weight; DeepSeek's weight_scale_inv, or weight_scale */
 extern const tg_coding tg_coding_fp8_scale; /* weight, weight_scale */
 
-/* What config.json says of all matrices of a folder. */
+/* Settings of config.json for all matrices of a folder. */
 typedef struct tg_prequant_folder {
     const tg_checkpoint *c;
     int32_t bits, zero_shift;       /* gptq, awq; the shift is added to a stored zero */

@@ -163,7 +163,7 @@ static tg_status read_fp8(tg_prequantized *s, const json_t *about, tg_err *e)
     return read_block(s, json_object_get(about, "weight_block_size"), "weight_block_size", e);
 }
 
-/* What the tensors themselves say (bits, groups, blocks but for their size) is not read here. */
+/* Bits, groups and blocks (but for their size) follow from the tensors and are not read here. */
 static tg_status read_group(tg_prequantized *s, const json_t *group, tg_err *e)
 {
     static const char *const formats[] = {"pack-quantized", "int-quantized", "naive-quantized",

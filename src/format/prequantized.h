@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * prequantized.h - weights that a Hugging Face folder ships quantized: GPTQ, AWQ, fp8, int8.
+ * prequantized.h - weights that are quantized in a Hugging Face folder: GPTQ, AWQ, fp8, int8.
  *
  * Such a folder has for one matrix several tensors, named after it: codes, scales, zeros, the group
  * of each column. config.json's quantization_config says how they belong together. Here they become
@@ -20,7 +20,7 @@
  *                        weight           int8 and fp8: one scale, one a row, groups, blocks
  *   fp8, fbgemm_fp8      weight           one scale, one a row, blocks
  *
- * What activations would be rounded to (dynamic or static scales of inputs) is not done: they stay
+ * Activations are not rounded as the folder says (dynamic or static scales of inputs): they stay
  * as exact as the export says. Every other method is refused by its name. */
 #ifndef TG_FORMAT_PREQUANTIZED_H
 #define TG_FORMAT_PREQUANTIZED_H
@@ -36,7 +36,7 @@ TG_MUST_USE tg_status tg_prequantized_new(tg_prequantized **out, const tg_checkp
                                           const json_t *about, tg_err *e);
 void tg_prequantized_free(tg_prequantized *s); /* accepts NULL */
 
-/* The matrix of this name, NULL when it is not shipped quantized. */
+/* The matrix of this name, NULL when it is not quantized in the folder. */
 const tg_tensor *tg_prequantized_find(const tg_prequantized *s, tg_str name);
 /* The matrix whose codes the tensor of this name holds; NULL when it is none. */
 const tg_tensor *tg_prequantized_find_codes(const tg_prequantized *s, tg_str name);

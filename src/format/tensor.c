@@ -89,14 +89,14 @@ void tg_names_print_hint(tg_buf *out, const tg_name_index *x, tg_str text)
 {
     /* tg_find_nearest_name wants terminated strings; ours are views. */
     tg_arena a = {0};
-    char *wanted = tg_arena_copy_str(&a, text.ptr, text.len);
+    char *searched = tg_arena_copy_str(&a, text.ptr, text.len);
     const char **names = TG_ARENA_ARRAY(&a, const char *, x->n);
-    bool is_made = wanted && names;
+    bool is_made = searched && names;
     for (int32_t i = 0; is_made && i < x->n; i++) {
         names[i] = tg_arena_copy_str(&a, x->sorted[i].text.ptr, x->sorted[i].text.len);
         is_made = names[i] != NULL;
     }
-    const char *near = is_made ? tg_find_nearest_name(wanted, names, (size_t)x->n) : NULL;
+    const char *near = is_made ? tg_find_nearest_name(searched, names, (size_t)x->n) : NULL;
     if (near) tg_buf_printf(out, "; the nearest is '%s'", near);
     tg_arena_deinit(&a);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * block.h - pieces of models that several architectures share.
  *
- * What a number decides the hyperparameters say: a scale of 1, a window of 0 or a bias that the
- * checkpoint lacks leaves no trace in the graph. What structure decides is a function of its own.
+ * A difference that is a number is a hyperparameter: a scale of 1, a window of 0 or a bias that the
+ * checkpoint lacks leaves no trace in the graph. A difference in structure is a function.
  */
 #ifndef TG_MODEL_BLOCK_H
 #define TG_MODEL_BLOCK_H

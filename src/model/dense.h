@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * dense.h - hyperparameters of the decoders that spell them as Llama does: sizes, norm, activation,
- * vocabulary, one rotary table. What a family adds it reads itself, before or after. */
+ * vocabulary, one rotary table. Each family reads its own additions, before or after. */
 #ifndef TG_MODEL_DENSE_H
 #define TG_MODEL_DENSE_H
 
 #include "model/keys.h"
 
-/* What a config.json means that leaves a key out: the defaults of the family's class in
+/* The values for keys that config.json leaves out: the defaults of the family's class in
  * transformers. GGUF files hold every key. */
 typedef struct tg_dense {
     double rope_theta, norm_eps;

@@ -332,7 +332,7 @@ static tg_status take_tensor(tg_loaded_checkpoint *b, tg_found_weight *w, const 
     return TG_OK;
 }
 
-/* ---- what config and file disagree about */
+/* ---- contradictions between config and file */
 
 /* Row `row` of a tensor as floats; `raw` has room for its bytes. */
 static void read_row(const tg_tensor *t, int64_t row, uint8_t *raw, float *out)
@@ -456,7 +456,7 @@ static void find_missing(const tg_loaded_checkpoint *b, const tg_weight_rule *r,
     }
 }
 
-/* ---- what nobody asked for */
+/* ---- surplus tensors */
 
 /* Does `name` fit the pattern, with a layer that the model has where it has a '#'? */
 static bool is_match(const tg_loaded_checkpoint *b, tg_str name, const char *pattern)

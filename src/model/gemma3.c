@@ -71,7 +71,7 @@ static tg_status read_hf_layers(tg_hparams *h, tg_config *c, tg_err *e)
     TG_TRY(
         tg_config_get_i32(c, "sliding_window_pattern", 1, TG_MAX_LAYERS, &pattern, &is_present, e));
     tg_hparams_set_pattern(h, pattern);
-    /* What newer configs keep of the pattern when they write layer_types, which wins. */
+    /* Newer configs keep the pattern here beside layer_types, which wins. */
     tg_config_ignore(c, "_sliding_window_pattern");
     return tg_hparams_read_layer_types(h, c, &is_present, e);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * keys.c - numbers of config.json and of GGUF metadata, checked before anybody computes with them.
+ * keys.c - numbers of config.json and of GGUF metadata, checked before they are computed with.
  *
  * Limits here are those of our own arithmetic (an int32_t, a head the kernels can hold) and of
  * sense; they come before the first allocation that a number decides. */
@@ -299,7 +299,7 @@ static tg_status find_refused(bool *out, tg_config *c, const tg_refusal *r, tg_e
     return TG_OK;
 }
 
-/* All that are refused in one sentence, so that nobody mends them one by one; of more than three
+/* All refused keys in one sentence, so that they can be mended at once; of more than three
  * the first ones. */
 static tg_status refuse(tg_config *c, const tg_refusal *rows, int32_t n, bool is_unread_only,
                         tg_err *e)
@@ -395,7 +395,7 @@ tg_status tg_config_refuse_unread(tg_config *c, tg_err *e)
 
 void tg_config_ignore_common(tg_config *c)
 {
-    /* What a file says of itself, of training, of text and of sampling. Token ids are read
+    /* Keys about the file itself, training, text and sampling. Token ids are read
      * elsewhere. */
     static const char *const hf[] = {
         "/model_type",

@@ -3,7 +3,7 @@
  *
  * Sizes are rows of a table, so that an architecture lists its keys, limits and defaults in one
  * place; rotary settings have one reader, because every family took them over with all their
- * spellings; and what a family must not silently miss is a row with the reason. */
+ * spellings; and a key that a family must not miss in silence is a row with the reason. */
 #ifndef TG_MODEL_KEYS_H
 #define TG_MODEL_KEYS_H
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * model.c - a loaded checkpoint: architecture, numbers, and a tensor for every weight.
  *
- * Nothing is guessed and nothing initialised: a tensor that the table of weights names and the file
- * lacks is an error, and so is one that the file has and no row knows, because a model that drops a
- * bias still talks, only worse. Both lists are shown together, as they explain each other. */
+ * Nothing is guessed and nothing initialized. found.c finds the tensors. */
 #include "base/log.h"
 #include "model/block.h"
 #include "model/found.h"
@@ -66,7 +64,7 @@ static tg_status find_arch(const tg_arch **out, tg_config *keys, tg_err *e)
     return fail_arch(keys, name, e);
 }
 
-/* Keys that nobody asked for may be harmless or may be the reason of wrong answers: say it once. */
+/* Keys that were not read may be harmless or the reason of wrong completions: said once. */
 static tg_status warn_unread(const tg_loaded_checkpoint *b, const tg_config *keys, tg_err *e)
 {
     tg_arena a = {0};

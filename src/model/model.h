@@ -164,8 +164,8 @@ typedef struct tg_arch {
     /* The format's q and k are for rotating neighbours: their rows (biases too) go back to halves
      * of a head. */
     bool hf_has_pairs, gguf_has_pairs;
-    /* What may stand for the "model." that HF names begin with, NULL-terminated: the one under
-     * which the embedding is found. NULL: nothing else. */
+    /* Prefixes that may replace the "model." of HF names, NULL-terminated: the one that leads to
+     * the embedding is used. NULL: none. */
     const char *const *hf_prefixes;
     tg_group_rule groups[TG_WEIGHT_GROUP_COUNT];
     /* Tensors that may stay unused: whole names as in the rules, or the beginning of a subtree,
@@ -202,8 +202,7 @@ TG_MUST_USE tg_status tg_loaded_checkpoint_open(tg_loaded_checkpoint **out, cons
                                                 tg_err *e);
 void tg_loaded_checkpoint_free(tg_loaded_checkpoint *b); /* accepts NULL */
 
-/* The tokenizer has fewer ids than the model's papers say: those beyond are padding, never
- * sampled. */
+/* The tokenizer has fewer ids than the model: those beyond are padding, never sampled. */
 void tg_loaded_checkpoint_limit_vocab(tg_loaded_checkpoint *b, int32_t n_vocab);
 const tg_hparams *tg_loaded_checkpoint_hparams(const tg_loaded_checkpoint *b);
 const tg_arch *tg_loaded_checkpoint_arch(const tg_loaded_checkpoint *b);

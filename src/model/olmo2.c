@@ -60,7 +60,7 @@ static tg_status read_hf_olmo3(tg_hparams *h, tg_config *c, const tg_checkpoint 
     return TG_OK;
 }
 
-/* OLMo 3's files say olmo2 too: they have a window. What slides is not scaled. */
+/* OLMo 3's files say olmo2 too: they have a window. Sliding layers are not scaled. */
 static tg_status read_gguf(tg_hparams *h, tg_config *c, tg_err *e)
 {
     bool is_present = false;

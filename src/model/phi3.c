@@ -45,7 +45,7 @@ static tg_status read_hparams(tg_hparams *h, tg_config *c, const tg_checkpoint *
                        "%s: rope_scaling of phi3 must be of the type default or longrope.",
                        tg_config_get_file(c));
     /* The original length matters to longrope alone, which has read it; dropout is for training;
-     * the last two are 1 in Phi 4's files, and read by nobody. */
+     * the last two are 1 in Phi 4's files, and never read. */
     static const char *const ignored[] = {
         "original_max_position_embeddings",
         "resid_pdrop",

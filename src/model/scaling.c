@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * scaling.c - which rotary table a checkpoint asks for: the
- * keys of rope_scaling, rope_parameters and GGUF's rope.*, with the defaults that transformers 5
- * and ggml give them. What the numbers mean is rope.c's business. */
+ * scaling.c - which rotary table a checkpoint asks for: the keys of rope_scaling, rope_parameters
+ * and GGUF's rope.*, with the defaults that transformers 5 and ggml give them. rope.c makes the
+ * tables. */
 #include "base/log.h"
 #include "model/keys.h"
 

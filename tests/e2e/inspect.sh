@@ -1,8 +1,8 @@
 # inspect: what a checkpoint needs and whether it will run, said before anything is exported.
 tri inspect "$TINY"
 check "a checkpoint that runs is said to" grep -qx 'will run      yes' out
-check "its sizes are read" grep -q '^model         2 layers of width 32, 4 heads and 1 key heads of 16, ffn 64, 288 ids, made for 256 positions$' out
-check "its tokenizer and template too" is_same "$(grep -cxE 'tokenizer     288 ids|chat template default' out)" 2
+check "its sizes are read" grep -q '^model         2 layers of width 32, 4 heads and 1 KV head of 16, ffn 64, vocabulary size 288, context length 256$' out
+check "its tokenizer and template too" is_same "$(grep -cxE 'tokenizer     288 tokens|chat template default' out)" 2
 tri inspect "$TINY" --json
 check "--json says the same" has_json out "[1 / (d['runs'] is True and d['obstacles'] == [] and d['architecture'] == 'llama'
  and d['model']['n_layers'] == 2 and d['tokenizer'] == {'n_vocab': 288, 'templates': ['default']})]"
@@ -28,7 +28,7 @@ for w in f32 q8_0 q4_1; do
     check "an artifact says the same memory" is_same "$(json out "d['memory']")" "$(json said "d['memory']")"
 done
 tri inspect f32.tg
-check "for people too" grep -q '^memory        2 rows of 256 positions: weights .* (mapped), keys and values in f32 128.0 KiB, a step ' out
+check "for people too" grep -q '^memory        batch 2, 256 tokens each: weights .* (mapped), KV cache in f32 128.0 KiB, a step ' out
 refuses "another shape of an artifact" 1 "f32\.tg: is an artifact, whose shape" inspect f32.tg --batch 4
 tri inspect "$ROOT/tests/tiny/gemma3" --json --max-length 200
 check "a window's pages are fewer" has_json out "[1 / (d['runs'] and d['memory']['kv_bytes'] > 0)]"
@@ -66,7 +66,7 @@ copy
 mv broken/model.safetensors broken/pytorch_model.bin
 stands "a pickle" "has weights only as pytorch_model\.bin"
 tri inspect broken
-check "its tokenizer is looked at all the same" grep -qx 'tokenizer     288 ids' out
+check "its tokenizer is looked at all the same" grep -qx 'tokenizer     288 tokens' out
 copy
 rm broken/model.safetensors
 refuses "a folder without weights" 1 "broken" inspect broken

@@ -167,7 +167,7 @@ static void a_template_that_cannot_be_used_is_said_and_the_model_stays(void **st
     end(p);
 }
 
-static void what_is_no_template_is_refused(void **state)
+static void a_chat_template_of_another_type_is_refused(void **state)
 {
     (void)state;
     place p = begin_folder();
@@ -302,7 +302,7 @@ static void a_message_names_the_gguf_file_once(void **state)
     end(p);
 }
 
-/* What transformers' logits processors refuse when they are made. */
+/* transformers' logits processors refuse these when they are made. */
 static void sampling_out_of_range_is_found_in_generation_config(void **state)
 {
     (void)state;
@@ -357,7 +357,7 @@ int main(void)
         cmocka_unit_test(the_file_of_processors_counts_where_nothing_else_does),
         cmocka_unit_test(gguf_keeps_templates_under_keys_of_their_names),
         cmocka_unit_test(a_template_that_cannot_be_used_is_said_and_the_model_stays),
-        cmocka_unit_test(what_is_no_template_is_refused),
+        cmocka_unit_test(a_chat_template_of_another_type_is_refused),
         cmocka_unit_test(an_end_is_an_id_that_the_model_has),
         cmocka_unit_test(an_end_that_the_model_lacks_is_reported_under_its_own_key),
         cmocka_unit_test(a_message_names_the_gguf_file_once),

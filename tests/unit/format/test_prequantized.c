@@ -7,17 +7,17 @@
 #include "format/prequantized.h"
 #include "format_files.h"
 
-typedef struct shipped_fixture {
+typedef struct prequantized_fixture {
     char *dir;
     tg_checkpoint *c;
     tg_prequantized *s;
     tg_status status;
     tg_err e;
-} shipped_fixture;
+} prequantized_fixture;
 
-static shipped_fixture open_folder(char *dir)
+static prequantized_fixture open_folder(char *dir)
 {
-    shipped_fixture f = {.dir = dir};
+    prequantized_fixture f = {.dir = dir};
     begin_log();
     if (tg_checkpoint_open(&f.c, dir, &f.e) != TG_OK) fail_msg("%s", f.e.msg);
     const json_t *about =
@@ -26,7 +26,7 @@ static shipped_fixture open_folder(char *dir)
     return f;
 }
 
-static void close_folder(shipped_fixture *f, bool is_made)
+static void close_folder(prequantized_fixture *f, bool is_made)
 {
     tg_prequantized_free(f->s);
     tg_checkpoint_close(f->c);
@@ -34,7 +34,8 @@ static void close_folder(shipped_fixture *f, bool is_made)
 }
 
 /* A folder of one matrix "a." from the tensors' JSON and their bytes. */
-static shipped_fixture open_made(const char *about, const char *header, const void *bytes, size_t n)
+static prequantized_fixture open_made(const char *about, const char *header, const void *bytes,
+                                      size_t n)
 {
     char *dir = make_folder(), config[1000];
     tg_buf b = {0};
@@ -49,7 +50,7 @@ static shipped_fixture open_made(const char *about, const char *header, const vo
 #define GPTQ "\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": -1"
 #define AWQ  "\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 32"
 
-static const tg_tensor *find_a(const shipped_fixture *f)
+static const tg_tensor *find_a(const prequantized_fixture *f)
 {
     if (f->status != TG_OK) fail_msg("%s", f->e.msg);
     const tg_tensor *t = tg_prequantized_find(f->s, TG_STR("a.weight"));
@@ -93,7 +94,7 @@ static void gptq_words_are_read_along_the_inputs_and_zeros_by_format(void **stat
     float v[32];
     make_gptq(bytes);
     for (int version = 1; version <= 2; version++) {
-        shipped_fixture f =
+        prequantized_fixture f =
             open_made(version == 1 ? GPTQ : GPTQ ", \"checkpoint_format\": \"gptq_v2\"",
                       gptq_header, bytes, sizeof bytes);
         const tg_tensor *t = find_a(&f);
@@ -123,7 +124,7 @@ static void awq_words_hold_outputs_in_an_order_of_their_own(void **state)
     memcpy(bytes + 128, &zeros, 4);
     for (int n = 0; n < 8; n++)
         bytes[132 + 2 * n + 1] = 0x3c; /* f16 1 is 0x3c00 */
-    shipped_fixture f =
+    prequantized_fixture f =
         open_made(AWQ,
                   "{\"a.qweight\":{\"dtype\":\"I32\",\"shape\":[32,1],\"data_offsets\":[0,128]},"
                   "\"a.qzeros\":{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":[128,132]},"
@@ -152,7 +153,7 @@ static void a_matrix_without_its_scale_is_refused_by_name(void **state) /* C33 *
          "'a.weight_scale'"},
     };
     for (size_t i = 0; i < TG_COUNT(abouts); i++) {
-        shipped_fixture f = open_made(
+        prequantized_fixture f = open_made(
             abouts[i][0],
             "{\"a.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[4,4],\"data_offsets\":[0,16]}}", bytes,
             16);
@@ -168,7 +169,7 @@ static void scales_without_a_quantized_weight_are_a_warning(void **state) /* C33
 {
     (void)state;
     uint8_t bytes[36] = {0};
-    shipped_fixture f = open_made(
+    prequantized_fixture f = open_made(
         "\"quant_method\": \"fp8\"",
         "{\"a.weight\":{\"dtype\":\"BF16\",\"shape\":[4,4],\"data_offsets\":[0,32]},"
         "\"a.weight_scale_inv\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[32,36]}}",
@@ -214,7 +215,7 @@ static void shapes_that_do_not_fit_are_named_with_what_they_must_be(void **state
     };
     for (size_t i = 0; i < TG_COUNT(cases); i++) {
         size_t n = strstr(cases[i][1], "148") ? 148 : 144;
-        shipped_fixture f = open_made(cases[i][0], cases[i][1], bytes, n);
+        prequantized_fixture f = open_made(cases[i][0], cases[i][1], bytes, n);
         assert_int_not_equal(f.status, TG_OK);
         assert_says(&f.e, cases[i][2]);
         close_folder(&f, true);
@@ -249,7 +250,7 @@ static void methods_and_choices_that_are_not_built_are_refused_by_name(void **st
          "sparsity_config.format is 'sparse-24-bitmask'"},
     };
     for (size_t i = 0; i < TG_COUNT(cases); i++) {
-        shipped_fixture f = open_made(cases[i][0], header, bytes, sizeof bytes);
+        prequantized_fixture f = open_made(cases[i][0], header, bytes, sizeof bytes);
         assert_int_not_equal(f.status, TG_OK);
         assert_says(&f.e, "config.json");
         assert_says(&f.e, cases[i][1]);
@@ -264,7 +265,7 @@ static void a_column_of_a_group_that_is_not_there_is_refused(void **state)
     int32_t index[32] = {[7] = 1};
     make_gptq(bytes);
     memcpy(bytes + 148, index, sizeof index);
-    shipped_fixture f =
+    prequantized_fixture f =
         open_made(GPTQ,
                   "{\"a.qweight\":{\"dtype\":\"I32\",\"shape\":[4,8],\"data_offsets\":[0,128]},"
                   "\"a.qzeros\":{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":[128,132]},"
@@ -298,7 +299,7 @@ static void the_smallest_exact_type_is_chosen(void **state)
     for (size_t i = 0; i < TG_COUNT(want); i++) {
         char path[100];
         snprintf(path, sizeof path, "tests/parity/models/prequantized-%.20s", want[i].folder);
-        shipped_fixture f = open_folder(path);
+        prequantized_fixture f = open_folder(path);
         if (f.status != TG_OK) fail_msg("%s", f.e.msg);
         const tg_tensor *t =
             tg_prequantized_find(f.s, TG_STR("model.layers.0.self_attn.o_proj.weight"));
@@ -321,5 +322,5 @@ int main(void)
         cmocka_unit_test(a_column_of_a_group_that_is_not_there_is_refused),
         cmocka_unit_test(the_smallest_exact_type_is_chosen),
     };
-    return cmocka_run_group_tests_name("shipped", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("prequantized", tests, NULL, NULL);
 }

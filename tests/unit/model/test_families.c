@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the families of dense models read from their keys: what released files say, what their
- * classes in transformers (5.24) take when nothing is said, and what must be refused. Numbers and
+ * How the families of dense models read their keys: those of released files, the defaults of their
+ * classes in transformers (5.24), and refusals. Numbers and
  * weights are those of tests/parity/models; logits are compared there. */
 #include "unit/model/changed.h"
 
@@ -41,7 +41,7 @@ static void keys_of_released_files_are_known(void **state)
     }
 }
 
-static void what_a_family_cannot_do_is_refused_by_name(void **state)
+static void unsupported_features_of_a_family_are_refused_by_name(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {
@@ -83,7 +83,7 @@ static void numbers_without_sense_are_refused(void **state)
         check_refused(open_changed(rows[i][0], rows[i][1]), TG_E_CORRUPT, WORDS(rows[i][2]));
 }
 
-static void what_is_not_said_is_what_the_class_says(void **state)
+static void absent_keys_take_the_defaults_of_the_class(void **state)
 {
     (void)state;
     opened o = open_ok(PARITY "granite-plain", "{\"attention_multiplier\": \"(absent)\", "
@@ -176,8 +176,8 @@ static void a_fused_tensor_of_another_size_is_named(void **state)
                   WORDS("gate_up_proj.weight", "[96, 32]", "[80, 32]"));
 }
 
-/* What transformers' classes always make, whatever the config says. */
-static void what_a_family_always_has_is_needed(void **state)
+/* transformers' classes always make these, whatever the config says. */
+static void weights_that_a_family_always_has_are_required(void **state)
 {
     (void)state;
     static const char *const hf[][4] = {
@@ -239,7 +239,7 @@ static void weights_that_the_config_denies_are_refused_in_every_family(void **st
 }
 
 /* A key that llama.cpp needs, or for which llama.cpp and transformers take different numbers. */
-static void a_gguf_file_must_say_what_nobody_can_know(void **state)
+static void a_gguf_file_must_have_keys_without_a_common_default(void **state)
 {
     (void)state;
     static const char *const rows[][4] = {
@@ -272,7 +272,7 @@ static void a_gguf_file_must_say_what_nobody_can_know(void **state)
 
 /* llama.cpp: f_embedding_scale and f_residual_scale of 0 do nothing, f_attention_scale of 0 means
  * 1 / sqrt(head size): here 8. */
-static void absent_scales_of_granite_are_said_with_what_is_used(void **state)
+static void absent_scales_of_granite_are_reported_with_the_value_used(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {
@@ -320,7 +320,7 @@ static void numbers_that_float32_cannot_hold_are_refused(void **state)
     }
 }
 
-/* What an expert model's config says in a dense family's. */
+/* Keys of expert models in the config of a dense family. */
 static void experts_are_refused_in_every_family(void **state)
 {
     (void)state;
@@ -344,16 +344,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_of_released_files_are_known),
-        cmocka_unit_test(what_a_family_cannot_do_is_refused_by_name),
+        cmocka_unit_test(unsupported_features_of_a_family_are_refused_by_name),
         cmocka_unit_test(numbers_without_sense_are_refused),
-        cmocka_unit_test(what_is_not_said_is_what_the_class_says),
+        cmocka_unit_test(absent_keys_take_the_defaults_of_the_class),
         cmocka_unit_test(windows_hold_where_the_flags_say),
         cmocka_unit_test(yarn_reaches_beyond_the_original_length),
         cmocka_unit_test(old_names_of_longrope_are_understood),
-        cmocka_unit_test(what_a_family_always_has_is_needed),
+        cmocka_unit_test(weights_that_a_family_always_has_are_required),
         cmocka_unit_test(weights_that_the_config_denies_are_refused_in_every_family),
-        cmocka_unit_test(a_gguf_file_must_say_what_nobody_can_know),
-        cmocka_unit_test(absent_scales_of_granite_are_said_with_what_is_used),
+        cmocka_unit_test(a_gguf_file_must_have_keys_without_a_common_default),
+        cmocka_unit_test(absent_scales_of_granite_are_reported_with_the_value_used),
         cmocka_unit_test(numbers_that_float32_cannot_hold_are_refused),
         cmocka_unit_test(experts_are_refused_in_every_family),
         cmocka_unit_test(a_fused_tensor_of_another_size_is_named),
