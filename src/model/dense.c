@@ -40,6 +40,7 @@ static tg_status read_hf(tg_hparams *h, tg_config *c, const tg_dense *absent, tg
         .theta_key = "rope_theta",
         .theta_absent = absent->rope_theta,
         .part_absent = absent->rotary_part,
+        .original_absent = absent->original_max_positions,
     };
     TG_TRY(tg_rope_read_hf(&h->ropes[0], h, c, &rope, a, e));
     return TG_OK;

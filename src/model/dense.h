@@ -10,11 +10,12 @@
  * transformers. GGUF files hold every key. */
 typedef struct tg_dense {
     double rope_theta, norm_eps;
-    int32_t max_positions; /* TG_KEY_NEEDED: the file must say */
-    int32_t n_vocab;       /* likewise */
-    int32_t head_dim;      /* 0: width / heads */
-    double rotary_part;    /* of a head; 0: all */
-    const char *rope;      /* the object of rotary settings; NULL: rope_parameters */
+    int32_t max_positions;          /* TG_KEY_NEEDED: the file must say */
+    int32_t n_vocab;                /* likewise */
+    int32_t head_dim;               /* 0: width / heads */
+    int32_t original_max_positions; /* 0: what the rotary settings say, else max_positions */
+    double rotary_part;             /* of a head; 0: all */
+    const char *rope;               /* the object of rotary settings; NULL: rope_parameters */
     const char *act;
     bool is_tied;
 } tg_dense;

@@ -94,7 +94,8 @@ typedef struct tg_rope_keys {
     const char *object;
     const char *theta_key;
     double theta_absent;
-    double part_absent; /* of a head that rotates; 0: all */
+    double part_absent;      /* of a head that rotates; 0: all */
+    int32_t original_absent; /* original_max_position_embeddings beside the object; 0: none */
 } tg_rope_keys;
 
 TG_MUST_USE tg_status tg_rope_read_hf(tg_rope_spec *out, const tg_hparams *h, tg_config *c,

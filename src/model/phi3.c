@@ -29,6 +29,7 @@ static const tg_dense absent = {
     .rope_theta = 10000,
     .norm_eps = 1e-5,
     .max_positions = 4096,
+    .original_max_positions = 4096,
     .n_vocab = 32064,
     .act = "silu",
 };

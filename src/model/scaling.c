@@ -64,17 +64,26 @@ static tg_status find_kind(tg_rope_kind *out, tg_config *c, const char *object, 
 }
 
 /* The length the model was trained for before it was stretched: beside the object (Phi's way, which
- * wins), inside it, else all positions. */
+ * wins, its default too), inside it, else all positions. */
 static tg_status read_original(tg_rope_spec *r, const tg_hparams *h, tg_config *c,
-                               const char *object, tg_err *e)
+                               const tg_rope_keys *k, tg_err *e)
 {
     char key[KEY_BYTES];
-    bool is_present = false;
+    bool is_inside = false, is_beside = false;
+    int32_t beside = k->original_absent;
     r->original_max_positions = h->max_positions;
-    TG_TRY(tg_config_get_i32(c, make_key(key, object, "original_max_position_embeddings"), 1,
-                             INT32_MAX, &r->original_max_positions, &is_present, e));
-    return tg_config_get_i32(c, "original_max_position_embeddings", 1, INT32_MAX,
-                             &r->original_max_positions, &is_present, e);
+    TG_TRY(tg_config_get_i32(c, make_key(key, k->object, "original_max_position_embeddings"), 1,
+                             INT32_MAX, &r->original_max_positions, &is_inside, e));
+    TG_TRY(tg_config_get_i32(c, "original_max_position_embeddings", 1, INT32_MAX, &beside,
+                             &is_beside, e));
+    if (beside == 0) return TG_OK;
+    if (is_inside && beside != r->original_max_positions)
+        tg_log_warn("%s: %s is %d and original_max_position_embeddings %d%s; the latter is used, "
+                    "as in transformers",
+                    tg_config_get_file(c), key, r->original_max_positions, beside,
+                    is_beside ? "" : " where the key is absent");
+    r->original_max_positions = beside;
+    return TG_OK;
 }
 
 /* YaRN's temperature of the scores, as a factor of cosine and sine (both q and k carry its
@@ -240,15 +249,15 @@ tg_status tg_rope_read_hf(tg_rope_spec *r, const tg_hparams *h, tg_config *c, co
         TG_TRY(get_positive(c, k->object, "factor", true, &r->factor, e));
         break;
     case TG_ROPE_LLAMA3:
-        TG_TRY(read_original(r, h, c, k->object, e));
+        TG_TRY(read_original(r, h, c, k, e));
         TG_TRY(read_llama3(r, c, k->object, e));
         break;
     case TG_ROPE_YARN:
-        TG_TRY(read_original(r, h, c, k->object, e));
+        TG_TRY(read_original(r, h, c, k, e));
         TG_TRY(read_yarn(r, h, c, k->object, e));
         break;
     case TG_ROPE_LONGROPE:
-        TG_TRY(read_original(r, h, c, k->object, e));
+        TG_TRY(read_original(r, h, c, k, e));
         TG_TRY(read_longrope(r, h, c, k->object, a, e));
         break;
     case TG_ROPE_KIND_COUNT: TG_ASSERT(false && "no kind"); break;

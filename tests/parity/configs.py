@@ -6,7 +6,6 @@ config.json of its kind with other choices in it.
     gguf    llama.cpp's converter knows it
     old     config.json as transformers 4 wrote it
     seed    the first to try, where an earlier one gave no clear greedy choices
-    max_length  what it is exported for
     become  for a model that transformers lacks: what makes another kind's files its own
     ship    how its weights are quantized (prequantize.py)
 """
@@ -23,10 +22,9 @@ SIZES = dict(
 )
 
 
-def row(model_type, gguf=True, old=False, seed=1, become=None, ship=None, max_length=256,
-        **config):
+def row(model_type, gguf=True, old=False, seed=1, become=None, ship=None, **config):
     return dict(type=model_type, config=SIZES | config, gguf=gguf, old=old, seed=seed,
-                become=become, ship=ship, max_length=max_length)
+                become=become, ship=ship)
 
 
 def shipped(ship, model_type="llama", **config):
@@ -150,7 +148,7 @@ CONFIGS = {
         "across": row("phi3", original_max_position_embeddings=48, num_key_value_heads=4,
                       rope_parameters=rope("longrope", short_factor=SHORT, long_factor=LONG,
                                            original_max_position_embeddings=48)),
-        "short": row("phi3", max_length=128, original_max_position_embeddings=128,
+        "short": row("phi3", original_max_position_embeddings=128,
                      rope_parameters=rope("longrope", short_factor=SHORT, long_factor=LONG,
                                           original_max_position_embeddings=128)),
         "long": row("phi3", original_max_position_embeddings=4, old=True, rope_parameters=rope(

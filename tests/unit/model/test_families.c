@@ -166,6 +166,39 @@ static void old_names_of_longrope_are_understood(void **state)
     close_opened(&o);
 }
 
+/* What Phi3Config makes of each (transformers 5.24: its rope_parameters after construction). */
+static void phi3s_original_length_is_the_one_beside_the_rope_settings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *beside, *inside;
+        int32_t want;
+        const char *warning;
+    } rows[] = {
+        {"\"(absent)\"", "", 4096, ""},
+        {"\"(absent)\"", ", \"original_max_position_embeddings\": 48", 4096,
+         "rope_parameters.original_max_position_embeddings is 48 and "
+         "original_max_position_embeddings 4096 where the key is absent"},
+        {"64", "", 64, ""},
+        {"64", ", \"original_max_position_embeddings\": 48", 64,
+         "rope_parameters.original_max_position_embeddings is 48 and "
+         "original_max_position_embeddings 64; the latter is used"},
+    };
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
+        char change[400];
+        snprintf(change, sizeof change,
+                 "{\"max_position_embeddings\": 8192, \"original_max_position_embeddings\": %s, "
+                 "\"rope_parameters\": {\"rope_type\": \"longrope\", \"rope_theta\": 10000.0, "
+                 "\"short_factor\": [1, 1, 1, 1], \"long_factor\": [2, 2, 2, 2]%s}}",
+                 rows[i].beside, rows[i].inside);
+        opened o = open_ok(PARITY "phi3-short", change);
+        assert_int_equal(o.h->ropes[0].original_max_positions, rows[i].want);
+        if (!strstr(test_log, rows[i].warning) || (!rows[i].warning[0] && test_log[0]))
+            fail_msg("row %zu warns '%s'", i, test_log);
+        close_opened(&o);
+    }
+}
+
 static void a_fused_tensor_of_another_size_is_named(void **state)
 {
     (void)state;
@@ -356,6 +389,7 @@ int main(void)
         cmocka_unit_test(absent_scales_of_granite_are_reported_with_the_value_used),
         cmocka_unit_test(numbers_that_float32_cannot_hold_are_refused),
         cmocka_unit_test(experts_are_refused_in_every_family),
+        cmocka_unit_test(phi3s_original_length_is_the_one_beside_the_rope_settings),
         cmocka_unit_test(a_fused_tensor_of_another_size_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
