@@ -2,13 +2,16 @@
  * jinja.h - what the files of the template engine share: values, tree, and one rendering.
  *
  *   jinja_lex.c     source -> tokens, with Jinja's whitespace rules
- *   jinja_parse.c   tokens -> tree (expressions); jinja_stmt.c the same for statements
- *   jinja_value.c   Python's values: truth, equality, order, str, repr, containers
+ *   jinja_parse.c   tokens -> tree (expressions); jinja_stmt.c the same for statements;
+ *                   jinja_cursor.c the parser's place, nodes and names
+ *   jinja_value.c   Python's values: truth, equality, order, containers; jinja_print.c str, repr
  *   jinja_op.c      operators, attributes, subscripts, slices
- *   jinja_eval.c    tree + context -> text: scopes, loops, macros, calls
+ *   jinja_eval.c    tree + context -> text: scopes, loops, macros, calls; jinja_run.c budgets,
+ *                   errors, arguments; jinja_loop.c the object `loop`
  *   jinja_filter.c  filters and tests; jinja_seq.c those on sequences
- *   jinja_method.c  methods of strings, dicts and lists; jinja_char.c those that go from character
- *                   to character; jinja_format.c the two ways of formatting
+ *   jinja_method.c  methods of strings; jinja_char.c those that go from character to character;
+ *                   jinja_container.c methods of dicts, lists and numbers; jinja_format.c
+ *                   the two ways of formatting
  *   jinja_json.c    tojson; jinja_func.c global functions, strftime_now
  *
  * Errors inside a rendering are sticky: the first one stays in the run, every function then
@@ -67,8 +70,8 @@ typedef struct tg_jval {
         struct tg_jlist *list; /* LIST, TUPLE */
         struct tg_jdict *dict; /* DICT, NAMESPACE */
         const struct tg_jrange *range;
-        struct tg_jonce *once;
-        const struct tg_jview *view;
+        struct tg_jiterator *iterator;
+        const struct tg_jdict_view *view;
         const struct tg_jfunc *func;
         const struct tg_jmethod *method;
         const struct tg_jmacro *macro;
@@ -101,19 +104,23 @@ typedef struct tg_jrange {
 
 /* The items are made at once. Where that failed, those before are there, and the error comes when
  * the walk arrives at it: a template that does not get so far never sees it. */
-typedef struct tg_jonce {
+typedef struct tg_jiterator {
     const tg_jlist *list;
     int32_t next;
     const tg_err *error; /* NULL: none */
     const char *type_name;
-} tg_jonce;
+} tg_jiterator;
 
-typedef enum tg_jview_kind { TG_JVIEW_KEYS, TG_JVIEW_VALUES, TG_JVIEW_ITEMS } tg_jview_kind;
+typedef enum tg_jdict_view_kind {
+    TG_JVIEW_KEYS,
+    TG_JVIEW_VALUES,
+    TG_JVIEW_ITEMS
+} tg_jdict_view_kind;
 
-typedef struct tg_jview {
+typedef struct tg_jdict_view {
     const tg_jdict *dict;
-    tg_jview_kind what;
-} tg_jview;
+    tg_jdict_view_kind what;
+} tg_jdict_view;
 
 typedef struct tg_jmethod {
     tg_jval self;
@@ -170,6 +177,7 @@ bool tg_jmethod_is_unsafe(uint8_t kind, tg_str name);
 /* Filters and tests over sequences, in jinja_seq.c; ends with a row without a name. */
 extern const tg_jfunc tg_jseq_filters[];
 extern const tg_jfunc tg_jchar_methods[]; /* of strings, in jinja_char.c; ends in the same way */
+extern const tg_jfunc tg_jcontainer_methods[]; /* of what holds items, and of numbers */
 extern const tg_jfunc tg_jloop_methods[];
 
 /* ---- tokens */
@@ -370,6 +378,8 @@ char *tg_jrun_alloc_open(tg_jrun *r, size_t n_bytes, size_t n_room);
 #define TG_JNEW(r, T)      ((T *)tg_jrun_alloc((r), sizeof(T)))
 #define TG_JARRAY(r, T, n) ((T *)tg_jrun_alloc((r), sizeof(T) * (size_t)(n)))
 
+/* Evaluates arguments into fresh arrays: raw->rest and raw->kw. */
+void tg_jrun_eval_arguments(tg_jrun *r, const tg_jcall *c, tg_jargs *raw);
 tg_jval tg_jrun_call(tg_jrun *r, tg_jval callee, tg_jargs *raw);
 /* Binds raw->rest and raw->kw to the row's parameters and calls it; `what` is "filter", ... */
 tg_jval tg_jrun_apply(tg_jrun *r, const tg_jfunc *f, const char *what, tg_jval self,
@@ -378,7 +388,6 @@ tg_jval tg_jrun_eval(tg_jrun *r, const tg_jnode *n);
 void tg_jrun_exec(tg_jrun *r, const tg_jnode *n);
 tg_jval tg_jloop_get(tg_jrun *r, tg_jval loop, tg_str name);
 tg_jval tg_jloop_call(tg_jrun *r, tg_jval loop, const tg_jargs *raw);
-int32_t tg_jloop_len(tg_jrun *r, tg_jval loop);
 
 /* ---- making values */
 
@@ -412,7 +421,7 @@ tg_jval tg_jlist_new(tg_jrun *r, uint8_t kind, int32_t size);
 void tg_jlist_add(tg_jrun *r, tg_jval list, tg_jval item);
 tg_jval tg_jtuple2(tg_jrun *r, tg_jval a, tg_jval b);
 /* A value that can be walked once, over the items of `list`. */
-tg_jval tg_jonce_new(tg_jrun *r, tg_jval list, const char *type_name);
+tg_jval tg_jiterator_new(tg_jrun *r, tg_jval list, const char *type_name);
 tg_jval tg_jdict_new(tg_jrun *r, int32_t size);
 /* Fails for keys that Python cannot hash. */
 void tg_jdict_put(tg_jrun *r, tg_jdict *d, tg_jval key, tg_jval value);
@@ -423,7 +432,7 @@ tg_jval tg_jval_from_json(tg_jrun *r, const json_t *v);
 /* ---- what Python does with any value */
 
 const char *tg_jkind_name(tg_jval v); /* "str", "NoneType", ... */
-bool tg_jval_is_true(tg_jrun *r, tg_jval v);
+bool tg_jval_is_true(tg_jval v);
 bool tg_jval_is_equal(tg_jrun *r, tg_jval a, tg_jval b);
 /* a < b; fails for what Python does not order. `op` is for the message. */
 bool tg_jval_is_less(tg_jrun *r, tg_jval a, tg_jval b, const char *op);
@@ -463,6 +472,18 @@ typedef struct tg_jwalk {
     tg_jval v;
     int32_t i, n; /* n: items in all; of a string, bytes */
 } tg_jwalk;
+
+/* State of a for loop. The object outlives its loop in the arena, for values that hold on to it. */
+typedef struct tg_jloop {
+    const tg_jnode *node;
+    tg_jscope *scope; /* where the loop stands: recursion runs its body there */
+    tg_jwalk walk;
+    int32_t index0, n;
+    int32_t depth0;
+    bool has_next;
+    tg_jval previous, current, next;
+    tg_jval changed; /* the arguments of the last changed() */
+} tg_jloop;
 bool tg_jval_is_iterable(tg_jval v);
 /* Fails for what cannot be walked. Undefined is empty. */
 bool tg_jwalk_begin(tg_jrun *r, tg_jwalk *w, tg_jval v);

@@ -19,99 +19,7 @@
 
 typedef enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE } flow;
 
-/* State of a for loop. The object outlives its loop in the arena, for values that hold on to it. */
-typedef struct tg_jloop {
-    const tg_jnode *node;
-    tg_jscope *scope; /* where the loop stands: recursion runs its body there */
-    tg_jwalk walk;
-    int32_t index0, n;
-    int32_t depth0;
-    bool has_next;
-    tg_jval previous, current, next;
-    tg_jval changed; /* the arguments of the last changed() */
-} tg_jloop;
-
 static flow exec(tg_jrun *r, const tg_jnode *n);
-
-/* ---- errors and memory */
-
-tg_jval tg_jrun_fail(tg_jrun *r, tg_status s, const char *fmt, ...)
-{
-    char words[400];
-    if (tg_jrun_is_failed(r)) return tg_jnone();
-    va_list ap;
-    va_start(ap, fmt);
-    if (tg_vprint(words, sizeof words, fmt, ap) < 0) words[0] = 0;
-    va_end(ap);
-    r->status = tg_jfail_at(r->e, s, r->t->source, r->pos, "%s", words);
-    return tg_jnone();
-}
-
-tg_jval tg_jrun_raise(tg_jrun *r, const char *fmt, ...)
-{
-    char words[400];
-    va_list ap;
-    va_start(ap, fmt);
-    if (tg_vprint(words, sizeof words, fmt, ap) < 0) words[0] = 0;
-    va_end(ap);
-    return tg_jrun_fail(r, TG_E_ARGUMENT, "%s", words);
-}
-
-bool tg_jrun_pay(tg_jrun *r, int64_t n)
-{
-    r->n_steps -= n;
-    if (r->n_steps < 0) tg_jrun_fail(r, TG_E_LIMIT, "the template exceeds its budget of steps");
-    return !tg_jrun_is_failed(r);
-}
-
-enum { BUMP_BYTES = 32 * 1024, BUMP_ALIGN = 16 };
-
-/* Makes room for n_bytes at r->bump. */
-static bool reserve(tg_jrun *r, size_t n_bytes)
-{
-    if (tg_jrun_is_failed(r)) return false;
-    if (n_bytes <= r->n_bump) return true;
-    size_t size = TG_MAX(n_bytes, (size_t)BUMP_BYTES);
-    if (n_bytes > r->max_memory || r->arena.n_bytes + size > r->max_memory) {
-        tg_jrun_fail(r, TG_E_LIMIT, "the template exceeds its memory budget of %zu bytes",
-                     r->max_memory);
-        return false;
-    }
-    r->bump = tg_arena_alloc(&r->arena, size);
-    r->n_bump = r->bump ? size : 0;
-    if (!r->bump) tg_jrun_fail(r, TG_E_NOMEM, "no memory for %zu bytes", size);
-    return r->bump != NULL;
-}
-
-static void align_bump(tg_jrun *r)
-{
-    if (!r->bump) return;
-    size_t off = (BUMP_ALIGN - (uintptr_t)r->bump % BUMP_ALIGN) % BUMP_ALIGN;
-    off = TG_MIN(off, r->n_bump);
-    r->bump += off;
-    r->n_bump -= off;
-}
-
-void *tg_jrun_alloc(tg_jrun *r, size_t n_bytes)
-{
-    align_bump(r);
-    n_bytes = tg_align_up(n_bytes ? n_bytes : 1, BUMP_ALIGN);
-    if (!reserve(r, n_bytes)) return NULL;
-    char *p = r->bump;
-    r->bump += n_bytes;
-    r->n_bump -= n_bytes;
-    return p;
-}
-
-char *tg_jrun_alloc_open(tg_jrun *r, size_t n_bytes, size_t n_room)
-{
-    align_bump(r);
-    if (!reserve(r, n_bytes + n_room) && r->status != TG_OK) return NULL;
-    char *p = r->bump;
-    r->bump += n_bytes;
-    r->n_bump -= n_bytes;
-    return p;
-}
 
 /* A level of nesting; true is paired with r->n_depth++. */
 static bool enter(tg_jrun *r)
@@ -256,103 +164,6 @@ static void assign(tg_jrun *r, tg_jscope *s, const tg_jnode *target, tg_jval v)
 
 static tg_jval eval_with(tg_jrun *r, const tg_jnode *n, tg_jval input);
 
-/* Evaluates arguments into fresh arrays; raw->rest and raw->kw. */
-static void eval_arguments(tg_jrun *r, const tg_jcall *c, tg_jargs *raw)
-{
-    *raw = (tg_jargs){.rest = NULL};
-    if (!c) return;
-    tg_jval args = tg_jlist_new(r, TG_J_LIST, c->n_args);
-    tg_jval names = tg_jlist_new(r, TG_J_LIST, c->n_kw);
-    tg_jval kw = tg_jlist_new(r, TG_J_LIST, c->n_kw);
-    for (int32_t i = 0; i < c->n_args && !tg_jrun_is_failed(r); i++)
-        tg_jlist_add(r, args, tg_jrun_eval(r, c->args[i]));
-    for (int32_t i = 0; i < c->n_kw && !tg_jrun_is_failed(r); i++) {
-        tg_jlist_add(r, names, c->names[i]);
-        tg_jlist_add(r, kw, tg_jrun_eval(r, c->kw[i]));
-    }
-    if (c->star && !tg_jrun_is_failed(r)) {
-        tg_jwalk w;
-        tg_jval item;
-        if (tg_jwalk_begin(r, &w, tg_jrun_eval(r, c->star)))
-            while (tg_jwalk_next(r, &w, &item))
-                tg_jlist_add(r, args, item);
-    }
-    if (c->starstar && !tg_jrun_is_failed(r)) {
-        tg_jval d = tg_jrun_eval(r, c->starstar);
-        if (d.kind != TG_J_DICT)
-            tg_jrun_raise(r, "argument after ** must be a mapping, not %s", tg_jkind_name(d));
-        for (int32_t i = 0; !tg_jrun_is_failed(r) && i < d.u.dict->n; i++) {
-            if (d.u.dict->entries[i].key.kind != TG_J_STR)
-                tg_jrun_raise(r, "keywords must be strings");
-            for (int32_t k = 0; !tg_jrun_is_failed(r) && k < names.u.list->n; k++)
-                if (tg_jval_is_equal(r, names.u.list->items[k], d.u.dict->entries[i].key))
-                    tg_jrun_raise(r, "a keyword argument is given twice");
-            tg_jlist_add(r, names, d.u.dict->entries[i].key);
-            tg_jlist_add(r, kw, d.u.dict->entries[i].value);
-        }
-    }
-    if (tg_jrun_is_failed(r)) return;
-    raw->rest = args.u.list->items;
-    raw->n_rest = args.u.list->n;
-    raw->names = names.u.list->items;
-    raw->kw = kw.u.list->items;
-    raw->n_kw = kw.u.list->n;
-}
-
-/* The index of `name` in "width first blank", or -1. */
-static int find_param(const char *params, tg_str name)
-{
-    int i = 0;
-    if (*params == '/') return -1;
-    for (const char *p = params; *p; i++) {
-        size_t n = strcspn(p, " ");
-        if (*p != '*' && tg_str_is_equal((tg_str){p, n}, name)) return i;
-        p += n + (p[n] == ' ');
-    }
-    return -1;
-}
-
-tg_jval tg_jrun_apply(tg_jrun *r, const tg_jfunc *f, const char *what, tg_jval self,
-                      const tg_jargs *raw)
-{
-    if (tg_jrun_is_failed(r)) return tg_jnone();
-    if (!f->fn)
-        return tg_jrun_fail(r, TG_E_UNSUPPORTED, "the %s '%s' is not built in this engine", what,
-                            f->name);
-    bool is_open = strchr(f->params, '*') != NULL;
-    int n_params = *f->params && *f->params != '*' ? 1 : 0;
-    for (const char *p = f->params; *p; p++)
-        n_params += *p == ' ' && p[1] != '*';
-    tg_jargs a = {.rest = raw->rest, .names = raw->names, .kw = raw->kw, .n_kw = raw->n_kw};
-    int n_taken = TG_MIN(raw->n_rest, n_params);
-    for (int i = 0; i < n_taken; i++)
-        a.v[i] = raw->rest[i];
-    if (n_taken) a.rest += n_taken;
-    a.n_rest = raw->n_rest - n_taken;
-    if (a.n_rest > 0 && !is_open)
-        return tg_jrun_raise(r, "the %s '%s' takes at most %d arguments, %d are given", what,
-                             f->name, n_params, raw->n_rest);
-    for (int32_t i = 0; i < raw->n_kw && !is_open; i++) {
-        tg_str name = tg_jval_str(raw->names[i]);
-        int k = find_param(f->params, name);
-        if (k < 0)
-            return tg_jrun_raise(r, "the %s '%s' takes no keyword argument '%.*s'", what, f->name,
-                                 (int)TG_MIN(name.len, 60u), name.ptr);
-        if (a.v[k].kind != TG_J_MISSING)
-            return tg_jrun_raise(r, "the %s '%s' is given argument '%.*s' twice", what, f->name,
-                                 (int)TG_MIN(name.len, 60u), name.ptr);
-        a.v[k] = raw->kw[i];
-    }
-    for (int i = 0; i < f->n_required; i++)
-        if (a.v[i].kind == TG_J_MISSING)
-            return tg_jrun_raise(r, "the %s '%s' needs %d arguments", what, f->name, f->n_required);
-    /* Whatever is done with texts goes over them once at least. */
-    int64_t n_bytes = self.kind == TG_J_STR ? self.len : 0;
-    for (int i = 0; i < n_params; i++)
-        n_bytes += a.v[i].kind == TG_J_STR ? a.v[i].len : 0;
-    return tg_jrun_pay(r, n_bytes / 64) ? f->fn(r, self, &a) : tg_jnone();
-}
-
 /* Index of a keyword, or -1. */
 static int32_t find_keyword(const tg_jargs *raw, tg_str name)
 {
@@ -453,7 +264,7 @@ static tg_jval eval_call(tg_jrun *r, const tg_jnode *n, const tg_jval *caller)
 {
     tg_jargs raw;
     tg_jval callee = tg_jrun_eval(r, n->a);
-    eval_arguments(r, n->call, &raw);
+    tg_jrun_eval_arguments(r, n->call, &raw);
     if (caller && !tg_jrun_is_failed(r)) {
         /* One keyword more, behind the others. */
         tg_jval *both = TG_JARRAY(r, tg_jval, (raw.n_kw + 1) * 2);
@@ -537,7 +348,7 @@ static tg_jval eval_apply(tg_jrun *r, const tg_jnode *n, tg_jval input)
 {
     const char *what = n->kind == TG_JN_FILTER ? "filter" : "test";
     tg_jargs raw;
-    eval_arguments(r, n->call, &raw);
+    tg_jrun_eval_arguments(r, n->call, &raw);
     r->pos = n->pos;
     if (tg_jrun_is_failed(r)) return tg_jnone();
     if (!n->func)
@@ -574,17 +385,15 @@ static tg_jval eval_node(tg_jrun *r, const tg_jnode *n)
     case TG_JN_FILTER:
     case TG_JN_TEST: a = tg_jrun_eval(r, n->a); return eval_apply(r, n, a);
     case TG_JN_COND:
-        if (tg_jval_is_true(r, tg_jrun_eval(r, n->b))) return tg_jrun_eval(r, n->a);
+        if (tg_jval_is_true(tg_jrun_eval(r, n->b))) return tg_jrun_eval(r, n->a);
         if (n->c) return tg_jrun_eval(r, n->c);
         return tg_jundefined_hint(
             r, "the inline if-expression evaluated to false and no else section was defined");
-    case TG_JN_OR:
-        a = tg_jrun_eval(r, n->a);
-        return tg_jval_is_true(r, a) ? a : tg_jrun_eval(r, n->b);
+    case TG_JN_OR: a = tg_jrun_eval(r, n->a); return tg_jval_is_true(a) ? a : tg_jrun_eval(r, n->b);
     case TG_JN_AND:
         a = tg_jrun_eval(r, n->a);
-        return tg_jval_is_true(r, a) ? tg_jrun_eval(r, n->b) : a;
-    case TG_JN_NOT: return tg_jbool(!tg_jval_is_true(r, tg_jrun_eval(r, n->a)));
+        return tg_jval_is_true(a) ? tg_jrun_eval(r, n->b) : a;
+    case TG_JN_NOT: return tg_jbool(!tg_jval_is_true(tg_jrun_eval(r, n->a)));
     case TG_JN_COMPARE: return eval_compare(r, n);
     case TG_JN_CONCAT: return eval_concat(r, n);
     case TG_JN_BINARY:
@@ -632,65 +441,6 @@ tg_jval tg_jrun_eval(tg_jrun *r, const tg_jnode *n)
 
 /* ---- loops */
 
-tg_jval tg_jloop_get(tg_jrun *r, tg_jval v, tg_str name)
-{
-    const tg_jloop *l = v.u.loop;
-    const struct {
-        const char *name;
-        tg_jval value;
-    } rows[] = {
-        {"index", tg_jint(l->index0 + 1)},
-        {"index0", tg_jint(l->index0)},
-        {"first", tg_jbool(l->index0 == 0)},
-        {"last", tg_jbool(!l->has_next)},
-        {"length", tg_jint(l->n)},
-        {"revindex", tg_jint(l->n - l->index0)},
-        {"revindex0", tg_jint(l->n - l->index0 - 1)},
-        {"depth", tg_jint(l->depth0 + 1)},
-        {"depth0", tg_jint(l->depth0)},
-    };
-    for (size_t i = 0; i < TG_COUNT(rows); i++)
-        if (tg_str_is(name, rows[i].name)) return rows[i].value;
-    if (tg_str_is(name, "previtem"))
-        return l->index0 ? l->previous : tg_jundefined_hint(r, "there is no previous item");
-    if (tg_str_is(name, "nextitem"))
-        return l->has_next ? l->next : tg_jundefined_hint(r, "there is no next item");
-    const tg_jfunc *f = tg_jmethod_find(TG_J_LOOP, name);
-    tg_jmethod *m = f ? TG_JNEW(r, tg_jmethod) : NULL;
-    if (!m) return (tg_jval){.kind = TG_J_MISSING};
-    *m = (tg_jmethod){.self = v, .func = f};
-    return (tg_jval){.kind = TG_J_METHOD, .u.method = m};
-}
-
-int32_t tg_jloop_len(tg_jrun *r, tg_jval loop)
-{
-    (void)r;
-    return loop.u.loop->n;
-}
-
-static tg_jval loop_cycle(tg_jrun *r, tg_jval self, const tg_jargs *a)
-{
-    if (a->n_rest == 0) return tg_jrun_raise(r, "no items for cycling given");
-    return a->rest[self.u.loop->index0 % a->n_rest];
-}
-
-static tg_jval loop_changed(tg_jrun *r, tg_jval self, const tg_jargs *a)
-{
-    tg_jval now = tg_jlist_new(r, TG_J_TUPLE, a->n_rest);
-    for (int32_t i = 0; i < a->n_rest && !tg_jrun_is_failed(r); i++)
-        tg_jlist_add(r, now, a->rest[i]);
-    bool is = self.u.loop->changed.kind == TG_J_MISSING ||
-              !tg_jval_is_equal(r, now, self.u.loop->changed);
-    self.u.loop->changed = now;
-    return tg_jbool(is);
-}
-
-const tg_jfunc tg_jloop_methods[] = {
-    {"cycle", loop_cycle, "*", 0, TG_J_BIT(TG_J_LOOP)},
-    {"changed", loop_changed, "*", 0, TG_J_BIT(TG_J_LOOP)},
-    {0},
-};
-
 /* The items that pass the loop's `if`, which sees the target but no `loop`. */
 static tg_jval filter_items(tg_jrun *r, const tg_jnode *n, tg_jscope *outer, tg_jval v)
 {
@@ -700,7 +450,7 @@ static tg_jval filter_items(tg_jrun *r, const tg_jnode *n, tg_jscope *outer, tg_
     while (tg_jwalk_next(r, &w, &item)) {
         tg_jscope *s = push_scope(r, outer);
         assign(r, s, n->a, item);
-        if (!tg_jrun_is_failed(r) && tg_jval_is_true(r, tg_jrun_eval(r, n->c)))
+        if (!tg_jrun_is_failed(r) && tg_jval_is_true(tg_jrun_eval(r, n->c)))
             tg_jlist_add(r, list, item);
     }
     r->scope = outer;
@@ -797,7 +547,7 @@ static flow exec_if(tg_jrun *r, const tg_jnode *n)
 {
     int32_t i = 0;
     for (; i + 1 < n->n_kids && !tg_jrun_is_failed(r); i += 2)
-        if (tg_jval_is_true(r, tg_jrun_eval(r, n->kids[i])) && !tg_jrun_is_failed(r))
+        if (tg_jval_is_true(tg_jrun_eval(r, n->kids[i])) && !tg_jrun_is_failed(r))
             return exec(r, n->kids[i + 1]);
     return i < n->n_kids && !tg_jrun_is_failed(r) ? exec(r, n->kids[i]) : FLOW_NEXT;
 }

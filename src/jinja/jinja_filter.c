@@ -125,7 +125,7 @@ static tg_jval do_indent(tg_jrun *r, tg_jval v, const tg_jargs *a)
         indent = tg_jval_binary(r, TG_JOP_MUL, tg_jstr(TG_STR(" ")), indent);
     if (indent.kind != TG_J_STR)
         return tg_jrun_raise(r, "the width must be an integer or a string");
-    bool is_first = tg_jval_is_true(r, a->v[1]), is_blank = tg_jval_is_true(r, a->v[2]);
+    bool is_first = tg_jval_is_true(a->v[1]), is_blank = tg_jval_is_true(a->v[2]);
     tg_jval lines = tg_jstr_split_lines(r, tg_jstr_concat(r, v, tg_jstr(TG_STR("\n"))), false);
     tg_buf b = {0};
     if (tg_jrun_is_failed(r)) return tg_jnone();
@@ -174,7 +174,7 @@ static tg_jval do_truncate(tg_jrun *r, tg_jval v, const tg_jargs *a)
                              (long long)length);
     if (n <= length + leeway) return v;
     tg_jval cut = tg_jstr_cut(r, v, 0, length - n_end);
-    if (!tg_jval_is_true(r, a->v[1]))
+    if (!tg_jval_is_true(a->v[1]))
         for (uint32_t i = cut.len; i > 0; i--)
             if (cut.u.s[i - 1] == ' ') {
                 cut = tg_jstr((tg_str){cut.u.s, i - 1});
@@ -351,8 +351,8 @@ static tg_jval do_round(tg_jrun *r, tg_jval v, const tg_jargs *a)
 /* "default_value boolean" */
 static tg_jval do_default(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
-    bool is_used =
-        v.kind == TG_J_UNDEFINED || (tg_jval_is_true(r, a->v[1]) && !tg_jval_is_true(r, v));
+    (void)r;
+    bool is_used = v.kind == TG_J_UNDEFINED || (tg_jval_is_true(a->v[1]) && !tg_jval_is_true(v));
     if (!is_used) return v;
     return is_given(a->v[0]) ? a->v[0] : tg_jstr(TG_STR(""));
 }

@@ -170,8 +170,8 @@ tg_jval tg_jval_to_json(tg_jrun *r, tg_jval self, const tg_jargs *a)
     tg_buf b = {0};
     tg_jval indent = a->v[1], separators = a->v[2];
     writer w = {.r = r, .b = &b, .item = TG_STR(", "), .key = TG_STR(": ")};
-    w.is_ascii = tg_jval_is_true(r, a->v[0]);
-    w.is_sorted = tg_jval_is_true(r, a->v[3]);
+    w.is_ascii = tg_jval_is_true(a->v[0]);
+    w.is_sorted = tg_jval_is_true(a->v[3]);
     if (tg_jval_is_int(indent)) {
         static const char spaces[] = "                                ";
         if (tg_jval_int(indent) > (int64_t)sizeof spaces - 1)

@@ -47,6 +47,7 @@ static inline bool tg_jp_is_failed(const tg_jparser *p)
 }
 const tg_jtok *tg_jp_peek(const tg_jparser *p, int32_t ahead);
 const tg_jtok *tg_jp_next(tg_jparser *p);
+bool tg_jp_is_token(const tg_jtok *t, tg_jtok_kind kind, const char *text);
 bool tg_jp_is_op(const tg_jparser *p, const char *op);
 bool tg_jp_is_name(const tg_jparser *p, const char *name);
 bool tg_jp_skip_op(tg_jparser *p, const char *op);

@@ -16,15 +16,15 @@ static bool is_given(tg_jval v)
 static tg_jval generator(tg_jrun *r, tg_jval list)
 {
     if (r->status != TG_E_ARGUMENT || list.kind != TG_J_LIST)
-        return tg_jrun_is_failed(r) ? tg_jnone() : tg_jonce_new(r, list, "generator");
+        return tg_jrun_is_failed(r) ? tg_jnone() : tg_jiterator_new(r, list, "generator");
     tg_err error = *r->e;
     *r->e = (tg_err){0};
     r->status = TG_OK;
     tg_err *kept = TG_JNEW(r, tg_err);
-    tg_jval v = tg_jonce_new(r, list, "generator");
+    tg_jval v = tg_jiterator_new(r, list, "generator");
     if (!kept || v.kind != TG_J_ITER) return tg_jnone();
     *kept = error;
-    v.u.once->error = kept;
+    v.u.iterator->error = kept;
     return v;
 }
 
@@ -94,7 +94,7 @@ static tg_jval best_of(tg_jrun *r, tg_jval v, const tg_jargs *a, bool is_max)
     if (!tg_jwalk_begin(r, &w, v)) return tg_jnone();
     while (tg_jwalk_next(r, &w, &item)) {
         tg_jval key = get_path(r, item, a->v[1], (tg_jval){.kind = TG_J_MISSING});
-        if (!tg_jval_is_true(r, a->v[0])) key = ignore_case(r, key);
+        if (!tg_jval_is_true(a->v[0])) key = ignore_case(r, key);
         if (tg_jrun_is_failed(r)) break;
         if (best.kind != TG_J_MISSING && !(is_max ? tg_jval_is_less(r, best_key, key, ">")
                                                   : tg_jval_is_less(r, key, best_key, "<")))
@@ -210,7 +210,7 @@ static bool is_reversed(tg_jrun *r, tg_jval v)
     if (v.kind == TG_J_UNDEFINED) tg_jrun_raise_undefined(r, v);
     if (v.kind != TG_J_MISSING && !tg_jval_is_int(v))
         tg_jrun_raise(r, "'%s' object cannot be interpreted as an integer", tg_jkind_name(v));
-    return v.kind != TG_J_MISSING && tg_jval_is_true(r, v);
+    return v.kind != TG_J_MISSING && tg_jval_is_true(v);
 }
 
 /* "reverse case_sensitive attribute" */
@@ -219,7 +219,7 @@ static tg_jval do_sort(tg_jrun *r, tg_jval v, const tg_jargs *a)
     tg_jval list = all_items(r, v), keys = tg_jlist_new(r, TG_J_LIST, 0);
     for (int32_t i = 0; !tg_jrun_is_failed(r) && i < list.u.list->n; i++)
         tg_jlist_add(r, keys,
-                     sort_key(r, list.u.list->items[i], a->v[2], tg_jval_is_true(r, a->v[1])));
+                     sort_key(r, list.u.list->items[i], a->v[2], tg_jval_is_true(a->v[1])));
     return sort_by(r, list, keys, is_reversed(r, a->v[0]));
 }
 
@@ -251,7 +251,7 @@ static tg_jval do_dictsort(tg_jrun *r, tg_jval v, const tg_jargs *a)
     if (v.kind == TG_J_UNDEFINED) return tg_jrun_raise_undefined(r, v);
     if (v.kind != TG_J_DICT)
         return tg_jrun_raise(r, "'%s' object has no attribute 'items'", tg_jkind_name(v));
-    return sort_dict(r, v, tg_jval_is_true(r, a->v[0]), is_value, is_reversed(r, a->v[2]));
+    return sort_dict(r, v, tg_jval_is_true(a->v[0]), is_value, is_reversed(r, a->v[2]));
 }
 
 static tg_jval do_reverse(tg_jrun *r, tg_jval v, const tg_jargs *a)
@@ -274,7 +274,7 @@ static tg_jval do_reverse(tg_jrun *r, tg_jval v, const tg_jargs *a)
     }
     tg_buf_deinit(&b);
     if (tg_jrun_is_failed(r) || v.kind == TG_J_ITER) return out;
-    return tg_jonce_new(r, out, v.kind == TG_J_LIST ? "list_reverseiterator" : "reversed");
+    return tg_jiterator_new(r, out, v.kind == TG_J_LIST ? "list_reverseiterator" : "reversed");
 }
 
 /* "case_sensitive attribute" */
@@ -285,7 +285,7 @@ static tg_jval do_unique(tg_jrun *r, tg_jval v, const tg_jargs *a)
     if (tg_jrun_is_failed(r) || !tg_jwalk_begin(r, &w, v)) return generator(r, out);
     while (tg_jwalk_next(r, &w, &item)) {
         tg_jval key = get_path(r, item, a->v[1], (tg_jval){.kind = TG_J_MISSING});
-        if (!tg_jval_is_true(r, a->v[0])) key = ignore_case(r, key);
+        if (!tg_jval_is_true(a->v[0])) key = ignore_case(r, key);
         if (tg_jrun_is_failed(r) || tg_jdict_find(r, seen.u.dict, key)) continue;
         tg_jdict_put(r, seen.u.dict, key, tg_jnone());
         tg_jlist_add(r, out, item);
@@ -298,7 +298,7 @@ static tg_jval do_groupby(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     tg_jval list = all_items(r, v), keys = tg_jlist_new(r, TG_J_LIST, 0);
     tg_jval out = tg_jlist_new(r, TG_J_LIST, 0), group = tg_jnone(), last = tg_jnone();
-    bool is_cased = tg_jval_is_true(r, a->v[2]);
+    bool is_cased = tg_jval_is_true(a->v[2]);
     for (int32_t i = 0; !tg_jrun_is_failed(r) && i < list.u.list->n; i++) {
         tg_jval key = get_path(r, list.u.list->items[i], a->v[0], a->v[1]);
         if (!tg_jrun_is_failed(r)) tg_jlist_add(r, keys, is_cased ? key : ignore_case(r, key));
@@ -375,7 +375,7 @@ static tg_jval do_map(tg_jrun *r, tg_jval v, const tg_jargs *a)
 {
     tg_jwalk w;
     tg_jval item, out = tg_jlist_new(r, TG_J_LIST, 0);
-    if (tg_jrun_is_failed(r) || !tg_jval_is_true(r, v)) return generator(r, out);
+    if (tg_jrun_is_failed(r) || !tg_jval_is_true(v)) return generator(r, out);
     if (a->n_rest == 0) return map_attribute(r, v, a);
     if (a->rest[0].kind != TG_J_STR) return TG_STOP(r, out, "map needs the name of a filter");
     const tg_jfunc *f = tg_jfilter_find(tg_jval_str(a->rest[0]));
@@ -397,7 +397,7 @@ static tg_jval choose(tg_jrun *r, tg_jval v, const tg_jargs *a, bool is_output_r
     tg_jval item, out = tg_jlist_new(r, TG_J_LIST, 0), path = {.kind = TG_J_MISSING};
     int32_t n = by_attribute ? 1 : 0;
     const tg_jfunc *f = NULL;
-    if (tg_jrun_is_failed(r) || !tg_jval_is_true(r, v)) return generator(r, out);
+    if (tg_jrun_is_failed(r) || !tg_jval_is_true(v)) return generator(r, out);
     if (a->n_rest < n) return TG_STOP(r, out, "Missing parameter for attribute name");
     if (by_attribute) path = a->rest[0];
     tg_jargs raw = {.rest = NULL};
@@ -414,7 +414,7 @@ static tg_jval choose(tg_jrun *r, tg_jval v, const tg_jargs *a, bool is_output_r
     while (tg_jwalk_next(r, &w, &item)) {
         tg_jval x = get_path(r, item, path, (tg_jval){.kind = TG_J_MISSING});
         if (f) x = tg_jrun_apply(r, f, "test", x, &raw);
-        if (tg_jval_is_true(r, x) == is_output_row) tg_jlist_add(r, out, item);
+        if (tg_jval_is_true(x) == is_output_row) tg_jlist_add(r, out, item);
     }
     return generator(r, out);
 }

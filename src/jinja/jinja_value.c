@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * jinja_value.c - the values of a template: making, comparing, walking and printing them as Python
- * does.
+ * jinja_value.c - the values of a template: making, comparing and walking them as Python does.
  *
  * Objects are cut from the rendering's arena and never freed singly. Recursion over nested values
  * is bounded by the depth of the run, work over them by its steps. */
@@ -147,13 +146,13 @@ tg_jval tg_jtuple2(tg_jrun *r, tg_jval a, tg_jval b)
     return t;
 }
 
-tg_jval tg_jonce_new(tg_jrun *r, tg_jval list, const char *type_name)
+tg_jval tg_jiterator_new(tg_jrun *r, tg_jval list, const char *type_name)
 {
-    tg_jonce *o = TG_JNEW(r, tg_jonce);
+    tg_jiterator *o = TG_JNEW(r, tg_jiterator);
     if (!o || list.kind != TG_J_LIST) return tg_jnone();
     o->list = list.u.list;
     o->type_name = type_name;
-    return (tg_jval){.kind = TG_J_ITER, .u.once = o};
+    return (tg_jval){.kind = TG_J_ITER, .u.iterator = o};
 }
 
 /* ---- dictionaries */
@@ -335,7 +334,7 @@ const char *tg_jkind_name(tg_jval v)
         [TG_JVIEW_ITEMS] = "dict_items",
     };
     if (v.kind == TG_J_VIEW) return views[v.u.view->what];
-    return v.kind == TG_J_ITER ? v.u.once->type_name : names[v.kind];
+    return v.kind == TG_J_ITER ? v.u.iterator->type_name : names[v.kind];
 }
 
 double tg_jval_float(tg_jval v)
@@ -343,7 +342,7 @@ double tg_jval_float(tg_jval v)
     return v.kind == TG_J_FLOAT ? v.u.f : (double)tg_jval_int(v);
 }
 
-bool tg_jval_is_true(tg_jrun *r, tg_jval v)
+bool tg_jval_is_true(tg_jval v)
 {
     switch (v.kind) {
     case TG_J_MISSING:
@@ -358,7 +357,7 @@ bool tg_jval_is_true(tg_jrun *r, tg_jval v)
     case TG_J_DICT: return v.u.dict->n > 0;
     case TG_J_RANGE: return v.u.range->n > 0;
     case TG_J_VIEW: return v.u.view->dict->n > 0;
-    case TG_J_LOOP: return tg_jloop_len(r, v) > 0;
+    case TG_J_LOOP: return v.u.loop->n > 0;
     default: return true;
     }
 }
@@ -516,7 +515,7 @@ int64_t tg_jval_len(tg_jrun *r, tg_jval v)
     case TG_J_DICT: return v.u.dict->n;
     case TG_J_RANGE: return v.u.range->n;
     case TG_J_VIEW: return v.u.view->dict->n;
-    case TG_J_LOOP: return tg_jloop_len(r, v);
+    case TG_J_LOOP: return v.u.loop->n;
     default: tg_jrun_raise(r, "object of type '%s' has no len()", tg_jkind_name(v)); return 0;
     }
 }
@@ -542,14 +541,14 @@ bool tg_jwalk_begin(tg_jrun *r, tg_jwalk *w, tg_jval v)
     if (v.kind == TG_J_STR)
         w->n = (int32_t)v.len;
     else if (v.kind == TG_J_ITER)
-        w->n = v.u.once->list->n - v.u.once->next;
+        w->n = v.u.iterator->list->n - v.u.iterator->next;
     else
         w->n = (int32_t)tg_jval_len(r, v);
     return true;
 }
 
 /* The end of a generator, which may be an error. */
-static void end_once(tg_jrun *r, struct tg_jonce *once)
+static void end_once(tg_jrun *r, struct tg_jiterator *once)
 {
     if (!once->error || once->next < once->list->n || tg_jrun_is_failed(r)) return;
     r->status = tg_fail(r->e, once->error->status, "%s", once->error->msg);
@@ -558,7 +557,7 @@ static void end_once(tg_jrun *r, struct tg_jonce *once)
 
 bool tg_jwalk_next(tg_jrun *r, tg_jwalk *w, tg_jval *item)
 {
-    if (w->i >= w->n && w->v.kind == TG_J_ITER) end_once(r, w->v.u.once);
+    if (w->i >= w->n && w->v.kind == TG_J_ITER) end_once(r, w->v.u.iterator);
     if (w->i >= w->n || !tg_jrun_pay(r, 1)) return false;
     tg_jval v = w->v;
     int32_t i = w->i++;
@@ -576,11 +575,11 @@ bool tg_jwalk_next(tg_jrun *r, tg_jwalk *w, tg_jval *item)
     case TG_J_DICT: *item = v.u.dict->entries[i].key; return true;
     case TG_J_RANGE: *item = tg_jint(v.u.range->start + i * v.u.range->step); return true;
     case TG_J_ITER:
-        if (v.u.once->next >= v.u.once->list->n) {
-            end_once(r, v.u.once);
+        if (v.u.iterator->next >= v.u.iterator->list->n) {
+            end_once(r, v.u.iterator);
             return false;
         }
-        *item = v.u.once->list->items[v.u.once->next++];
+        *item = v.u.iterator->list->items[v.u.iterator->next++];
         return true;
     case TG_J_VIEW: {
         const tg_jentry *x = &v.u.view->dict->entries[i];
@@ -603,167 +602,4 @@ tg_jval tg_jval_to_list(tg_jrun *r, tg_jval v, uint8_t kind)
     while (!tg_jrun_is_failed(r) && tg_jwalk_next(r, &w, &item))
         tg_jlist_add(r, list, item);
     return list;
-}
-
-/* ---- printing */
-
-/* Python's repr of a float: the shortest digits that read back as the same number, in exponent form
- * below 1e-4 and from 1e16. */
-void tg_jfloat_print(tg_buf *b, double f)
-{
-    char digits[TG_SHORTEST_BYTES];
-    if (isnan(f) || isinf(f)) {
-        tg_buf_add_cstr(b, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
-        return;
-    }
-    int n_digits = tg_f64_print_shortest(digits, f);
-    if (signbit(f)) tg_buf_add_byte(b, '-');
-    f = fabs(f);
-    int exponent = atoi(strchr(digits, 'e') + 1);
-    if (exponent < -4 || exponent >= 16) {
-        char *e = strchr(digits, 'e');
-        tg_buf_printf(b, "%.*se%c%02d", (int)(e - digits), digits, exponent < 0 ? '-' : '+',
-                      abs(exponent));
-    } else {
-        int decimals = TG_MAX(n_digits - 1 - exponent, 1);
-        tg_buf_printf(b, "%.*f", decimals, f);
-    }
-}
-
-static void print_str_repr(tg_buf *b, tg_str s)
-{
-    bool has_single = s.len && memchr(s.ptr, '\'', s.len);
-    char quote = has_single && !memchr(s.ptr, '"', s.len) ? '"' : '\'';
-    tg_buf_add_byte(b, quote);
-    for (size_t i = 0; i < s.len;) {
-        int32_t c = 0;
-        int n = tg_utf8_decode(s.ptr + i, s.len - i, &c);
-        if (c == quote || c == '\\')
-            tg_buf_printf(b, "\\%c", (char)c);
-        else if (c == '\n' || c == '\r' || c == '\t')
-            tg_buf_add_cstr(b, c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t");
-        else if (n > 0 && tg_jchar_is_printable(c))
-            tg_buf_add(b, s.ptr + i, (size_t)n);
-        else if (c < 0x100)
-            tg_buf_printf(b, "\\x%02x", (int)c);
-        else if (c < 0x10000)
-            tg_buf_printf(b, "\\u%04x", (int)c);
-        else
-            tg_buf_printf(b, "\\U%08x", (int)c);
-        i += n > 0 ? (size_t)n : 1;
-    }
-    tg_buf_add_byte(b, quote);
-}
-
-static void print_list(tg_jrun *r, tg_buf *b, tg_jval v)
-{
-    bool is_tuple = v.kind == TG_J_TUPLE;
-    tg_buf_add_byte(b, is_tuple ? '(' : '[');
-    for (int32_t i = 0; i < v.u.list->n && !tg_jrun_is_failed(r); i++) {
-        if (i) tg_buf_add_cstr(b, ", ");
-        tg_jval_print_repr(r, b, v.u.list->items[i]);
-    }
-    if (is_tuple && v.u.list->n == 1) tg_buf_add_byte(b, ',');
-    tg_buf_add_byte(b, is_tuple ? ')' : ']');
-}
-
-static void print_dict(tg_jrun *r, tg_buf *b, const tg_jdict *d)
-{
-    tg_buf_add_byte(b, '{');
-    for (int32_t i = 0; i < d->n && !tg_jrun_is_failed(r); i++) {
-        if (i) tg_buf_add_cstr(b, ", ");
-        tg_jval_print_repr(r, b, d->entries[i].key);
-        tg_buf_add_cstr(b, ": ");
-        tg_jval_print_repr(r, b, d->entries[i].value);
-    }
-    tg_buf_add_byte(b, '}');
-}
-
-static void print_view(tg_jrun *r, tg_buf *b, tg_jval v)
-{
-    static const char *const names[] = {"dict_keys(", "dict_values(", "dict_items("};
-    tg_buf_add_cstr(b, names[v.u.view->what]);
-    print_list(r, b, tg_jval_to_list(r, v, TG_J_LIST));
-    tg_buf_add_byte(b, ')');
-}
-
-static void print_range(tg_buf *b, const tg_jrange *x)
-{
-    tg_buf_printf(b, "range(%lld, %lld", (long long)x->start, (long long)x->stop);
-    if (x->step != 1) tg_buf_printf(b, ", %lld", (long long)x->step);
-    tg_buf_add_byte(b, ')');
-}
-
-static void print_nested(tg_jrun *r, tg_buf *b, tg_jval v)
-{
-    switch (v.kind) {
-    case TG_J_LIST:
-    case TG_J_TUPLE: print_list(r, b, v); break;
-    case TG_J_DICT: print_dict(r, b, v.u.dict); break;
-    case TG_J_VIEW: print_view(r, b, v); break;
-    case TG_J_NAMESPACE:
-        tg_buf_add_cstr(b, "<Namespace ");
-        print_dict(r, b, v.u.dict);
-        tg_buf_add_byte(b, '>');
-        break;
-    case TG_J_MACRO:
-        tg_jrun_fail(r, TG_E_UNSUPPORTED, "printing a macro is not built; call it with ()");
-        break;
-    default:
-        /* The reference prints a memory address here. */
-        tg_jrun_fail(r, TG_E_UNSUPPORTED, "printing a value of type '%s' is not built%s",
-                     tg_jkind_name(v), v.kind == TG_J_ITER ? "; use |list" : "");
-    }
-}
-
-void tg_jval_print_repr(tg_jrun *r, tg_buf *b, tg_jval v)
-{
-    /* Text in a value being printed counts as output. */
-    if (!tg_jrun_pay(r, 1)) return;
-    if (b->len > r->max_output) {
-        tg_jrun_fail(r, TG_E_LIMIT, "a printed value exceeds the limit of %zu bytes",
-                     r->max_output);
-        return;
-    }
-    switch (v.kind) {
-    case TG_J_MISSING:
-    case TG_J_UNDEFINED: tg_buf_add_cstr(b, "Undefined"); break;
-    case TG_J_NONE: tg_buf_add_cstr(b, "None"); break;
-    case TG_J_BOOL: tg_buf_add_cstr(b, v.u.b ? "True" : "False"); break;
-    case TG_J_INT: tg_buf_printf(b, "%lld", (long long)v.u.i); break;
-    case TG_J_FLOAT: tg_jfloat_print(b, v.u.f); break;
-    case TG_J_RANGE: print_range(b, v.u.range); break;
-    case TG_J_STR:
-        tg_jrun_pay(r, v.len / 4);
-        if (v.is_markup) tg_buf_add_cstr(b, "Markup(");
-        print_str_repr(b, tg_jval_str(v));
-        if (v.is_markup) tg_buf_add_byte(b, ')');
-        break;
-    default:
-        if (r->n_depth <= 0) {
-            tg_jrun_fail(r, TG_E_LIMIT, "a printed value is nested too deep for the budget");
-            break;
-        }
-        r->n_depth--;
-        print_nested(r, b, v);
-        r->n_depth++;
-    }
-}
-
-void tg_jval_print(tg_jrun *r, tg_buf *b, tg_jval v)
-{
-    if (v.kind == TG_J_STR) {
-        tg_jrun_pay(r, v.len / 64);
-        tg_buf_add_str(b, tg_jval_str(v));
-    } else if (v.kind != TG_J_UNDEFINED && v.kind != TG_J_MISSING) {
-        tg_jval_print_repr(r, b, v);
-    }
-}
-
-tg_jval tg_jval_to_str(tg_jrun *r, tg_jval v)
-{
-    if (v.kind == TG_J_STR) return v;
-    tg_buf b = {0};
-    tg_jval_print(r, &b, v);
-    return tg_jstr_take(r, &b);
 }
