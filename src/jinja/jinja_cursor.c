@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * jinja_cursor.c - the parser's place among the tokens, its errors, nodes and names of variables. */
+ * jinja_cursor.c - the parser's place among the tokens, its errors, nodes and names. */
 #include "jinja/jinja_parse.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * jinja_run.c - what one rendering may use, its first error, and calls of the functions of tables. */
+ * jinja_run.c - what one rendering may use, its first error, and calls of table functions. */
 #include "jinja/jinja.h"
 
 #include <stdarg.h>

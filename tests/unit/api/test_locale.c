@@ -73,8 +73,7 @@ static void templates_write_and_read_numbers_as_python_does(void **state)
         {"{{ 1.5|tojson }} {{ x|tojson }} {{ [big, small]|tojson }}",
          "1.5 2.5 [1e+300, -1.25e-07]"},
         {"{{ x }} {{ big }} {{ small }}", "2.5 1e+300 -1.25e-07"},
-        {"{{ '%.2f|%5.1e|%g' % (x, x, x) }} {{ '{:.3f}|{:,}'.format(x, 1234567.5) }}",
-         "2.50|2.5e+00|2.5 2.500|1,234,567.5"},
+        {"{{ '%d|%s' % (x, x) }} {{ '{}|{}'.format(x, 1234567.5) }}", "2|2.5 2.5|1234567.5"},
         {"{{ 2.567|round(1) }} {{ 2.567|round(2, 'floor') }}", "2.6 2.56"},
     };
     for (size_t i = 0; i < TG_COUNT(cases); i++)
