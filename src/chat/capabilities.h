@@ -17,7 +17,7 @@ typedef enum tg_role {
     TG_ROLE_COUNT
 } tg_role;
 
-/* What stands for the content of a message that only calls tools. */
+/* The content of a message that only calls tools. */
 typedef enum tg_blank { TG_BLANK_ABSENT, TG_BLANK_NULL, TG_BLANK_EMPTY } tg_blank;
 
 typedef struct tg_template_capabilities {

@@ -19,8 +19,8 @@
  *   the content of an assistant's message that only calls tools is null, "" or absent, as the
  *     template takes it; absent where it takes several
  *
- * What a template takes is found by rendering small conversations with it, once, when it is first
- * used. Parts that are no text are refused: nothing here reads images or sound.
+ * Which form a template takes is found by rendering small conversations with it, once, when it is
+ * first used. Parts that are no text are refused: nothing here reads images or sound.
  *
  * A template that does not parse is an error when it is used, not before: a model without a usable
  * template still continues text. */

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What a message is called in an error: its place in the list, as the request counts. */
+/* Where a message stands in the request's list, for errors. */
 typedef struct place {
     size_t i;
     const tg_template_capabilities *h;
@@ -138,7 +138,7 @@ static tg_status print_arguments(json_t **out, const place *at, json_t *argument
     return s;
 }
 
-/* What a model wrote as arguments; nothing at all is a call without any. */
+/* Arguments as a model wrote them; an empty text is a call without any. */
 static tg_status parse_arguments(json_t **out, const place *at, const json_t *arguments, size_t k)
 {
     tg_str text = {json_string_value(arguments), json_string_length(arguments)};

@@ -279,7 +279,7 @@ static tg_jval str_expandtabs(tg_jrun *r, tg_jval s, const tg_jargs *a)
     return v;
 }
 
-/* What a table of str.translate has for c: MISSING for nothing. */
+/* The entry of a table of str.translate for c: MISSING for none. */
 static tg_jval find_translation(tg_jrun *r, tg_jval table, int32_t c)
 {
     if (table.kind == TG_J_DICT) {

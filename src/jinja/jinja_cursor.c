@@ -131,7 +131,7 @@ void *tg_jp_alloc(tg_jparser *p, size_t n_bytes)
 }
 
 /* After a failure every request gets the same node of no meaning, so that the descent need not
- * look; nobody reads it, since the parse has failed. */
+ * look; it is not read, since the parse has failed. */
 tg_jnode *tg_jp_node(tg_jparser *p, tg_jnode_kind kind, int32_t pos)
 {
     tg_jnode *n = tg_jp_is_failed(p) ? NULL : tg_jp_alloc(p, sizeof *n);

@@ -172,7 +172,7 @@ static int32_t find_keyword(const tg_jargs *raw, tg_str name)
     return -1;
 }
 
-/* What a macro's body names beyond its parameters. */
+/* Names that a macro's body uses beyond its parameters. */
 static void bind_extras(tg_jrun *r, tg_jscope *s, const tg_jparams *ps, const tg_jargs *raw,
                         const bool *is_used)
 {

@@ -12,7 +12,7 @@ static bool is_given(tg_jval v)
     return v.kind != TG_J_MISSING && v.kind != TG_J_NONE;
 }
 
-/* What a generator of the reference is: the items so far, and the error that ended them. */
+/* A generator of the reference: the items so far, and the error that ended them. */
 static tg_jval generator(tg_jrun *r, tg_jval list)
 {
     if (r->status != TG_E_ARGUMENT || list.kind != TG_J_LIST)

@@ -30,7 +30,7 @@ typedef struct tg_template_clock {
     int32_t utc_offset_s; /* local time minus UTC */
 } tg_template_clock;
 
-/* What one rendering may use; templates come from strangers. Zero means the default, which ends a
+/* Limits of one rendering; templates come from strangers. Zero means the default, which ends a
  * hostile template within a second and 64 MB. */
 typedef struct tg_template_options {
     int64_t max_steps;              /* nodes evaluated, and bytes moved / 64: 4,000,000 */

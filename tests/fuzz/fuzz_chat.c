@@ -3,9 +3,10 @@
  *
  * The input is JSON: {"template", "named", "messages", "tools", "documents", "kwargs", "name"}.
  * What is of another type or missing is the test's own. Whatever it says, rendering ends with a
- * text or one sentence, the request is as it was, and a second time gives the same. */
+ * text or one sentence, the request is as it was, and a second time gives the same. Told from the
+ * conversation's own text it is the same too, or refused. */
 #include "base/mem.h"
-#include "chat/chat.h"
+#include "chat/literal.h"
 
 #include <string.h>
 
@@ -19,6 +20,23 @@ static tg_str text_of(const json_t *v, tg_str otherwise)
 {
     if (!json_is_string(v)) return otherwise;
     return (tg_str){json_string_value(v), json_string_length(v)};
+}
+
+/* Without limits of its own a rendering may end otherwise, so the two are not compared. */
+static void check_literal(tg_chat *c, const tg_conversation *q)
+{
+    static const tg_str texts[] = {{"<s>", 3}, {"<|im_end|>", 10}, {"[INST]", 6}};
+    const tg_spellings controls = {texts, TG_COUNT(texts)};
+    tg_buf text = {0};
+    tg_offsets literal;
+    tg_err e = {0};
+    tg_status s = tg_chat_render_literal(&text, &literal, c, q, &controls, &e);
+    TG_ASSERT(s == TG_OK || e.msg[0]);
+    for (int32_t i = 0; i < literal.n; i++)
+        TG_ASSERT((size_t)literal.at[i] <= text.len &&
+                  (i == 0 || literal.at[i - 1] <= literal.at[i]));
+    tg_offsets_deinit(&literal);
+    tg_buf_deinit(&text);
 }
 
 static void render(const json_t *x)
@@ -42,6 +60,7 @@ static void render(const json_t *x)
         TG_ASSERT(first == second && tg_str_is_equal(tg_buf_str(&once), tg_buf_str(&again)));
         TG_ASSERT(first == TG_OK ? tg_utf8_find_invalid(tg_buf_str(&once)) == once.len
                                  : once.len == 0 && e.msg[0]);
+        check_literal(c, &q);
         tg_buf_deinit(&once);
         tg_buf_deinit(&again);
     }

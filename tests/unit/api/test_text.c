@@ -324,10 +324,10 @@ static tg_status use_everything(const char *path)
 {
     static const char *const texts[] = {"one", "<|user|>two", ""};
     static const size_t n_bytes[] = {3, 11, 0};
-    static const char messages[] = "[{\"role\": \"user\", \"content\": \"hi\"}]";
+    static const char messages[] = "[{\"role\": \"user\", \"content\": \"<|eos|>\"}]";
     tg_tokenize_options o = {.has_ranges = true, .n_threads = 2};
-    tg_chat_options chat = {.tools = "[]", .kwargs = "{\"a\": 1}"};
-    tg_tokens tokens[3] = {0}, one = {0};
+    tg_chat_options chat = {.tools = "[]", .kwargs = "{\"a\": 1}", .safe_messages = true};
+    tg_tokens tokens[3] = {0}, one = {0}, prompt = {0};
     tg_text *t = NULL;
     tg_detokenizer *d = NULL;
     char *text = NULL, *whole = NULL, *spelling = NULL;
@@ -343,9 +343,11 @@ static tg_status use_everything(const char *path)
         s = tg_detokenizer_push(&piece, &n, d, one.ids[i], NULL);
     if (s == TG_OK) s = tg_detokenizer_flush(&piece, &n, d, NULL);
     if (s == TG_OK) s = tg_text_render_chat(&text, &n, t, messages, &chat, NULL);
+    if (s == TG_OK) s = tg_text_tokenize_chat(&prompt, t, messages, &chat, NULL);
     for (int i = 0; i < 3; i++)
         tg_tokens_deinit(&tokens[i]);
     tg_tokens_deinit(&one);
+    tg_tokens_deinit(&prompt);
     tg_detokenizer_free(d);
     tg_free(text);
     tg_free(whole);

@@ -332,7 +332,7 @@ static void arguments_get_the_form_that_the_template_takes(void **state)
     check(wants_either, &(asked){.messages = object}, "{\"x\": 1, \"y\": 0.1}");
 }
 
-/* What transformers 5.24 renders: what it is given, as Python prints it. */
+/* As transformers 5.24 renders it: the object as Python prints it. */
 static void an_object_that_the_template_prints_stays_an_object(void **state)
 {
     (void)state;

@@ -165,7 +165,7 @@ static void templates_that_models_ship_keep_their_text_and_tokens(void **state)
     assert_int_equal(n_refused, 0);
 }
 
-/* What a template may do to a message, and what then becomes of "<|im_end|>" in it. */
+/* Ways in which a template transforms a message that spells "<|im_end|>". */
 static void a_template_that_transforms_messages_is_followed_or_refused(void **state)
 {
     (void)state;
