@@ -76,6 +76,19 @@ tg_status tg_term_check(const tg_term *t, tg_err *e)
 
 /* ---- standard error: one write a line, so that lines of several processes do not mix */
 
+/* Escaping needs memory. When there is none, which may be what is to be said, bytes that could
+ * steer a terminal become question marks. */
+static void say_without_memory(tg_term *err, const char *head, const char *text)
+{
+    char line[1200];
+    int n = snprintf(line, sizeof line, "%s%s", head, text);
+    size_t len = n < 0 ? 0 : TG_MIN((size_t)n, sizeof line - 1);
+    for (size_t i = strlen(head); i < len; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) line[i] = '?';
+    line[len] = '\n';
+    tg_term_write(err, (tg_str){line, len + 1});
+}
+
 static void say_line(const char *head, const char *text)
 {
     tg_buf line = {0};
@@ -84,7 +97,10 @@ static void say_line(const char *head, const char *text)
     tg_buf_add_cstr(&line, head);
     add_printable(&line, tg_str_from_cstr(text));
     tg_buf_add_byte(&line, '\n');
-    tg_term_write(&err, tg_buf_str(&line));
+    if (line.is_failed)
+        say_without_memory(&err, head, text);
+    else
+        tg_term_write(&err, tg_buf_str(&line));
     tg_buf_deinit(&line);
 }
 

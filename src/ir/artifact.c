@@ -473,7 +473,8 @@ static char *make_path(tg_artifact_writer *w, const char *dir, const char *name)
 static void remove_temporary(int parent_fd, const char *tmp, int fd)
 {
     tg_err e = {0};
-    if (tg_path_remove_at(fd, "new", &e) != TG_OK) {
+    /* Tried twice: what failed once, for want of a descriptor or by a signal, may work now. */
+    if (tg_path_remove_at(fd, "new", NULL) != TG_OK && tg_path_remove_at(fd, "new", &e) != TG_OK) {
         tg_log_warn("%s: remains: %s", tmp, e.msg);
         return;
     }
@@ -513,7 +514,8 @@ static tg_status remove_stale(tg_artifact_writer *w, tg_err *e)
  * we have the lock. */
 static tg_status fill_temporary(tg_artifact_writer *w, const char *tmp, tg_err *e)
 {
-    if (tg_dir_open_at(&w->tmp_fd, w->parent_fd, tmp, NULL) != TG_OK) return TG_E_BUSY;
+    tg_status s = tg_dir_open_at(&w->tmp_fd, w->parent_fd, tmp, e);
+    if (s != TG_OK) return errno == ENOENT ? TG_E_BUSY : s;
     TG_TRY(tg_lock_try_at(&w->lock, w->tmp_fd, "lock", e));
     if (!is_same_file(w->lock, w->tmp_fd, "lock")) return TG_E_BUSY;
     if (mkdirat(w->tmp_fd, "new", 0777) != 0) {
@@ -527,7 +529,10 @@ static void close_temporary(tg_artifact_writer *w)
 {
     int *const fds[] = {&w->new_fd, &w->tmp_fd, &w->lock};
     if (w->tmp) {
-        if (w->tmp_fd >= 0) remove_temporary(w->parent_fd, w->tmp, w->tmp_fd);
+        if (w->tmp_fd >= 0)
+            remove_temporary(w->parent_fd, w->tmp, w->tmp_fd);
+        else
+            (void)unlinkat(w->parent_fd, w->tmp, AT_REMOVEDIR);
         tg_temporary_remove(w->parent_fd, w->tmp);
         w->tmp = NULL;
     }
