@@ -594,11 +594,13 @@ tg_status tg_gguf_get_strs(const tg_gguf *g, const char *key, tg_arena *a, tg_st
         return fail_type(g, kv, key, "an array of strings", e);
     tg_str *list = TG_ARENA_ARRAY(a, tg_str, kv->n);
     if (!list) return tg_fail_nomem(e, (size_t)kv->n * sizeof *list, "a list of strings");
-    const uint8_t *p = kv->data; /* walked once already by skip_strings */
-    for (int64_t i = 0; i < kv->n; i++) {
-        list[i] = (tg_str){(const char *)p + sizeof(uint64_t), (size_t)get_u64(p)};
-        p += sizeof(uint64_t) + list[i].len;
-    }
+    /* skip_strings walked here once, but the file is mapped: somebody may have written to it. Each
+     * length is read once, checked, and kept. */
+    cursor c = {.data = kv->data, .n = kv->n_bytes};
+    for (int64_t i = 0; i < kv->n; i++)
+        if (take_str(&c, &list[i], "a string", NULL) != TG_OK)
+            return tg_fail(e, TG_E_CORRUPT, "%s: key '%s' was changed while it was being read",
+                           g->file, key);
     *out = list;
     *n = kv->n;
     return TG_OK;

@@ -582,6 +582,30 @@ static void refused_memory_is_an_error_and_no_crash(void **state)
     assert_int_equal(tg_mem_n_alive(), before);
 }
 
+/* What another process does to a mapped file between the check and the use. */
+static void a_string_that_grows_after_the_check_is_an_error(void **state)
+{
+    (void)state;
+    tg_buf b = {0};
+    tg_arena a = {0};
+    tg_gguf g;
+    tg_str *names;
+    int64_t n;
+    tg_err e = {0};
+    put_header(&b, 3, 0, 1);
+    put_array(&b, "names", 8, 2);
+    size_t at = b.len;
+    put_str(&b, "one");
+    put_str(&b, "two");
+    put_padding(&b, 32);
+    assert_int_equal(tg_gguf_parse(&g, &a, (const uint8_t *)b.ptr, b.len, "t", &e), TG_OK);
+    b.ptr[at + 5] = 1; /* 3 becomes 3 + 2^40 */
+    assert_int_equal(tg_gguf_get_strs(&g, "names", &a, &names, &n, NULL, &e), TG_E_CORRUPT);
+    assert_says(&e, "key 'names' was changed while it was being read");
+    tg_arena_deinit(&a);
+    tg_buf_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -608,6 +632,7 @@ int main(void)
         cmocka_unit_test(a_second_file_behind_the_first_is_seen),
         cmocka_unit_test(a_file_cut_anywhere_is_refused),
         cmocka_unit_test(a_token_id_is_absent_or_inside_the_vocabulary),
+        cmocka_unit_test(a_string_that_grows_after_the_check_is_an_error),
         cmocka_unit_test(refused_memory_is_an_error_and_no_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
