@@ -14,7 +14,7 @@
 struct tg_model {
     tg_artifact *artifact;
     tg_text text;         /* of the artifact */
-    tg_sampling sampling; /* what the makers recommend */
+    tg_sampling sampling; /* the defaults of generation_config.json */
     int32_t *stop_ids;
     int32_t n_stop_ids;
 };

@@ -33,7 +33,7 @@ static tg_status find_root(tg_buf *out, tg_err *e)
     return tg_buf_check(out, e);
 }
 
-/* What an entry depends on, in words. */
+/* The facts an entry depends on, in words. */
 static json_t *describe_key(const tg_checkpoint *c, const tg_export_config *config,
                             const char *calibration)
 {
@@ -87,7 +87,7 @@ static void deinit_entry(entry *x)
     json_decref(x->key);
 }
 
-/* Opens the source's papers only: its config decides defaults, its files the key. */
+/* Reads no weights of the source: its config decides defaults, its files the key. */
 static tg_status find_entry(entry *x, const char *source, const tg_export_options *o, tg_err *e)
 {
     tg_export_config config;
@@ -260,7 +260,7 @@ static tg_status check_trust(const entry *x, tg_err *e)
     return check_entry(x->dir.ptr, reachers, e);
 }
 
-/* Opens all that a model needs: an entry whose files have an older form is made anew. */
+/* Opens all that a model needs: an entry whose files have an older format is exported again. */
 static bool is_usable(const char *dir)
 {
     tg_model *m = NULL;

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-/* What is read must be a regular file and is opened without waiting: a FIFO or a device in place of
+/* A file to be read must be regular and is opened without waiting: a FIFO or a device in place of
  * one is an error. A function that ends in _at finds its relative path in the folder dir_fd, which
  * stays the same folder whatever is renamed meanwhile; its messages begin with that relative path.
  *

@@ -169,7 +169,7 @@ static tg_file_map *map_of(tg_artifact *a, int file)
     return maps[file];
 }
 
-/* What artifact.json says of a file; *hex is borrowed. */
+/* The entry of a file in artifact.json; *hex is borrowed. */
 static tg_status get_entry(const json_t *json, int file, int64_t *n_bytes, tg_str *hex, tg_err *e)
 {
     const json_t *entry = json_object_get(json_object_get(json, "files"), files[file].name);
@@ -490,8 +490,8 @@ static bool is_temporary(const tg_artifact_writer *w, const char *name)
            strncmp(name + 1 + n, ".tmp.", 5) == 0;
 }
 
-/* What dead processes of this user left beside the target. A lock that can be taken has no living
- * owner. */
+/* Removes what dead processes of this user left beside the target. A lock that can be taken has no
+ * living owner. */
 static tg_status remove_stale(tg_artifact_writer *w, tg_err *e)
 {
     char **names;

@@ -28,7 +28,7 @@ typedef struct tg_io {
     size_t rope_rows;   /* int32 [tokens]: the row of the rope tables, by position and length */
     size_t token_rows;  /* int32 [tokens]: the row of each token */
     size_t row_tokens;  /* int32 [rows + 1]: first token of each row, then n_tokens */
-    size_t out_tokens;  /* int32 [outs]: token index of each wanted row, ascending */
+    size_t out_tokens;  /* int32 [outs]: token index of each output row, ascending */
     size_t page_tables; /* int32 [n_kv_groups][rows][pages]: page ids by position / 64; -1: freed */
     size_t sampling;    /* tg_sample_params of kernel.h, 56 bytes each: [outs] */
     size_t adjust;      /* tg_sample_adjust, 16 bytes each: [n_sampled][max_adjust] */
