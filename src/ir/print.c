@@ -5,26 +5,40 @@
 
 #include <inttypes.h>
 
+/* "1 page", "2 pages". */
+static void print_count(int64_t n, const char *noun, tg_buf *out)
+{
+    tg_buf_printf(out, "%" PRId64 " %s%s", n, noun, n == 1 ? "" : "s");
+}
+
 static void print_group(const tg_program *p, int32_t i, tg_buf *out)
 {
     const tg_kv_group *g = &p->kv_groups[i];
     int64_t n_pages = tg_div_up(p->max_length, TG_KV_PAGE_TOKENS);
-    tg_buf_printf(out, "kv group %d: %d layers, %d heads of %d, %s, ", i, g->n_layers,
-                  g->n_kv_heads, g->head_dim, tg_kv_type_name(p->kv_type));
+    tg_buf_printf(out, "KV group %d: ", i);
+    print_count(g->n_layers, "layer", out);
+    tg_buf_add_cstr(out, ", ");
+    print_count(g->n_kv_heads, "KV head", out);
+    tg_buf_printf(out, " of %d, %s, ", g->head_dim, tg_kv_type_name(p->kv_type));
     if (g->window) tg_buf_printf(out, "window %d, ", g->window);
     tg_buf_add_size(out, g->page_bytes);
-    tg_buf_printf(out, " for %d positions, ", TG_KV_PAGE_TOKENS);
+    tg_buf_printf(out, " per page of %d positions, ", TG_KV_PAGE_TOKENS);
     tg_buf_add_size(out, g->page_bytes * n_pages);
-    tg_buf_add_cstr(out, " for a full row\n");
+    tg_buf_add_cstr(out, " per full sequence\n");
 }
 
 static void print_plan_line(const tg_program *p, const tg_plan *x, tg_buf *out)
 {
     tg_io io;
     tg_io_find(&io, p, x);
-    tg_buf_printf(out, "plan %-9s %5d tokens, %d rows, %d logits rows, %d pages: step ",
-                  tg_kind_name((tg_graph_kind)x->kind), x->bucket.tokens, x->bucket.rows,
-                  x->bucket.outs, x->bucket.pages);
+    tg_buf_printf(out, "plan %-9s %5d token%s, ", tg_kind_name((tg_graph_kind)x->kind),
+                  x->bucket.tokens, x->bucket.tokens == 1 ? "" : "s");
+    print_count(x->bucket.rows, "sequence", out);
+    tg_buf_add_cstr(out, ", ");
+    print_count(x->bucket.outs, "output row", out);
+    tg_buf_add_cstr(out, ", ");
+    print_count(x->bucket.pages, "page", out);
+    tg_buf_add_cstr(out, ": step ");
     tg_buf_add_size(out, x->arena_bytes);
     tg_buf_add_cstr(out, ", inputs ");
     tg_buf_add_size(out, (int64_t)io.in_bytes);
@@ -62,22 +76,24 @@ static void print_outliers(const tg_program *p, tg_buf *out)
     if (n_outliers)
         tg_buf_printf(out,
                       "%" PRId64 " of %" PRId64
-                      " input groups in two planes: %.1f %% more multiply-adds\n",
+                      " input groups are outlier groups: %.1f %% more multiply-adds\n",
                       n_outliers, n_groups, 100 * more / macs);
 }
 
 void tg_program_print(const tg_program *p, tg_buf *out)
 {
-    tg_buf_printf(out, "%d layers of width %d, %d ids (%d embedding rows)\n", p->n_layers, p->width,
-                  p->n_vocab, p->n_embed_rows);
-    tg_buf_printf(out, "%d rows of %d positions, speculation %d, activations %s\n", p->batch,
+    print_count(p->n_layers, "layer", out);
+    tg_buf_printf(out, " of width %d, vocabulary size %d, ", p->width, p->n_vocab);
+    print_count(p->n_embed_rows, "embedding row", out);
+    tg_buf_printf(out, "\nbatch %d, context length %d, speculation %d, %s activations\n", p->batch,
                   p->max_length, p->speculation,
                   p->activations == TG_ACTIVATIONS_INT16 ? "int16" : "int8");
     if (p->original_length)
         tg_buf_printf(out, "rope tables for texts of up to %d tokens and for longer ones\n",
                       p->original_length);
     print_outliers(p, out);
-    tg_buf_printf(out, "%d weights: ", p->n_weights);
+    print_count(p->n_weights, "weight", out);
+    tg_buf_add_cstr(out, ": ");
     tg_buf_add_size(out, p->weights_bytes);
     tg_buf_add_byte(out, '\n');
     for (int32_t i = 0; i < p->n_kv_groups; i++)

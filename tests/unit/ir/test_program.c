@@ -538,7 +538,7 @@ static void a_plan_prints_places_and_layers(void **state)
     tg_plan_print(&h.program, &h.plans[1], &text);
     assert_string_equal(
         tg_buf_cstr(&text),
-        "plan token         2 tokens, 2 rows, 2 logits rows, 3 pages: step 384 bytes, "
+        "plan token         2 tokens, 2 sequences, 2 output rows, 3 pages: step 384 bytes, "
         "inputs 4.7 KiB, outputs 448 bytes\n"
         " segment 0\n"
         "  v1 [2, 16] @0 = embed v0 (embed=embed) scale=1\n"
