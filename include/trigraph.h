@@ -177,9 +177,10 @@ typedef struct tg_token {
     bool is_special; /* skip_special leaves it out */
     bool is_added;   /* found in a text before anything else */
     bool is_byte;    /* stands for one byte of characters that the vocabulary lacks */
+    bool is_unused;  /* a row of padding or a hole: prints nothing */
 } tg_token;
 
-/* An id that no token has is an error that names the vocabulary's size. */
+/* An id beyond the vocabulary is an error that names its size. */
 TG_CHECKED_API tg_status tg_text_get_token(tg_token *out, const tg_text *t, int32_t id, tg_err *e);
 /* The token as its file spells it ("\xc4\xa0the", "<0x0A>"). *spelling is yours. */
 TG_CHECKED_API tg_status tg_text_print_token(char **spelling, const tg_text *t, int32_t id,

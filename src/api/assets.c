@@ -366,6 +366,13 @@ static tg_status ask_tokenizer(tg_assets *p, tg_err *e)
     if (p->tokenizer.len == 0) return TG_OK;
     TG_TRY(tg_tokenizer_open(&t, p->tokenizer.ptr, p->tokenizer.len, e));
     p->n_vocab = tg_tokenizer_n_vocab(t);
+    p->n_sampled = p->n_vocab;
+    while (p->n_sampled > 1) { /* rows of padding at the end */
+        uint32_t flags;
+        tg_tokenizer_get_token(t, p->n_sampled - 1, &flags);
+        if (!(flags & (TG_TOKEN_HOLE | TG_TOKEN_UNUSED))) break;
+        p->n_sampled--;
+    }
     p->n_plain = find_n_plain(t);
     add_stop_id(p, tg_tokenizer_eos_id(t), "the tokenizer's end of text");
     add_known_stops(p, t);

@@ -226,6 +226,11 @@ tg_status tg_engine_submit(tg_request **out, tg_engine *g, const int32_t *tokens
     if (g->model->text.tokenizer) {
         tg_detok_init(&r->detok, g->model->text.tokenizer, !r->options.show_special);
         r->has_detok = true;
+        s = tg_detok_follow(&r->detok, tokens, (size_t)n_tokens, e);
+        if (s != TG_OK) {
+            free_request(r);
+            return s;
+        }
     }
     update_stats(r);
     pthread_mutex_lock(&g->lock);

@@ -74,7 +74,7 @@ tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_ex
         s = tg_assets_check_ids(&job->assets, job->checkpoint,
                                 tg_loaded_checkpoint_hparams(job->loaded)->n_vocab, e);
     if (s == TG_OK && job->assets.n_vocab > 0)
-        tg_loaded_checkpoint_limit_vocab(job->loaded, job->assets.n_vocab);
+        tg_loaded_checkpoint_limit_vocab(job->loaded, job->assets.n_sampled);
     if (s == TG_OK)
         s = tg_export_config_check(&job->config, tg_loaded_checkpoint_hparams(job->loaded), e);
     if (s == TG_OK) s = tg_compile(&job->compiled, job->loaded, &job->config, dump_pass, dump, e);

@@ -155,7 +155,7 @@ static tg_status survey_program(tg_survey *x, tg_export_config *config, tg_err *
     tg_err why = {0}, too_large = {0};
     tg_status s = tg_assets_check_ids(&x->assets, x->checkpoint,
                                       tg_loaded_checkpoint_hparams(x->model)->n_vocab, &why);
-    if (x->assets.n_vocab > 0) tg_loaded_checkpoint_limit_vocab(x->model, x->assets.n_vocab);
+    if (x->assets.n_vocab > 0) tg_loaded_checkpoint_limit_vocab(x->model, x->assets.n_sampled);
     if (s == TG_OK)
         s = tg_export_config_check(config, tg_loaded_checkpoint_hparams(x->model), &why);
     if (s == TG_OK) s = tg_compile(&x->compiled, x->model, config, NULL, NULL, &why);

@@ -182,14 +182,18 @@ static tg_status need_tokenizer(const tg_text *t, tg_err *e)
 }
 
 /* A text that begins with BOS already and gets another by the post-processor keeps the one that
- * it spells. */
+ * it spells. Which ids begin every text is asked of the tokenizer: a file need not name its BOS. */
 static void drop_second_bos(const tg_tokenizer *t, tg_ids *ids, tg_spans *spans)
 {
-    int32_t bos = tg_tokenizer_bos_id(t);
-    if (bos < 0 || ids->len < 2 || ids->ptr[0] != bos || ids->ptr[1] != bos) return;
+    size_t n = (size_t)tg_tokenizer_n_prefix(t);
+    if (n == 0 || ids->len < 2 * n || memcmp(ids->ptr, ids->ptr + n, n * sizeof *ids->ptr) != 0)
+        return;
     tg_log_warn("the text begins with the token that starts every text; it is used once");
-    memmove(ids->ptr, ids->ptr + 1, --ids->len * sizeof *ids->ptr);
-    if (spans->len) memmove(spans->ptr, spans->ptr + 1, --spans->len * sizeof *spans->ptr);
+    ids->len -= n;
+    memmove(ids->ptr, ids->ptr + n, ids->len * sizeof *ids->ptr);
+    if (spans->len < n) return;
+    spans->len -= n;
+    memmove(spans->ptr, spans->ptr + n, spans->len * sizeof *spans->ptr);
 }
 
 _Static_assert(sizeof(tg_byte_range) == sizeof(tg_span) &&
@@ -367,7 +371,7 @@ tg_status tg_text_get_token(tg_token *out, const tg_text *t, int32_t id, tg_err 
     *out = (tg_token){0};
     TG_TRY(need_tokenizer(t, e));
     tg_str bytes = tg_tokenizer_get_token(t->tokenizer, id, &flags);
-    if (flags & TG_TOKEN_HOLE)
+    if (id < 0 || id >= tg_tokenizer_n_vocab(t->tokenizer))
         return tg_fail(e, TG_E_ARGUMENT,
                        "id %" PRId32 " is no token; the vocabulary has ids 0 to %" PRId32, id,
                        tg_tokenizer_n_vocab(t->tokenizer) - 1);
@@ -375,7 +379,8 @@ tg_status tg_text_get_token(tg_token *out, const tg_text *t, int32_t id, tg_err 
                       .n_bytes = bytes.len,
                       .is_special = flags & TG_TOKEN_SPECIAL,
                       .is_added = flags & TG_TOKEN_ADDED,
-                      .is_byte = flags & TG_TOKEN_BYTE};
+                      .is_byte = flags & TG_TOKEN_BYTE,
+                      .is_unused = flags & (TG_TOKEN_UNUSED | TG_TOKEN_HOLE)};
     return TG_OK;
 }
 

@@ -118,7 +118,7 @@ static void add_quoted(tg_buf *b, tg_str s)
 static void add_flags(tg_buf *b, const tg_token *t)
 {
     const char *const names[] = {t->is_special ? "special" : NULL, t->is_added ? "added" : NULL,
-                                 t->is_byte ? "byte" : NULL};
+                                 t->is_byte ? "byte" : NULL, t->is_unused ? "unused" : NULL};
     tg_buf flags = {0};
     for (size_t i = 0; i < TG_COUNT(names); i++)
         if (names[i]) tg_buf_printf(&flags, "%s%s", flags.len ? "," : "", names[i]);
@@ -126,7 +126,7 @@ static void add_flags(tg_buf *b, const tg_token *t)
     tg_buf_deinit(&flags);
 }
 
-/* A line a token. */
+/* A line a token; ranges are those of a text that was tokenized. */
 static tg_status add_lines(tg_printer *p, const tg_tokens *x, tg_err *e)
 {
     tg_buf *b = &p->b;
@@ -134,9 +134,10 @@ static tg_status add_lines(tg_printer *p, const tg_tokens *x, tg_err *e)
         tg_token token;
         TG_TRY(tg_text_get_token(&token, p->text, x->ids[i], e));
         size_t start = b->len;
-        tg_buf_printf(b, "%8" PRId32 "  %" PRId32 "-%" PRId32, x->ids[i], x->ranges[i].begin,
-                      x->ranges[i].end);
-        while (b->len - start < 22 && !b->is_failed)
+        tg_buf_printf(b, "%8" PRId32, x->ids[i]);
+        if (x->ranges)
+            tg_buf_printf(b, "  %" PRId32 "-%" PRId32, x->ranges[i].begin, x->ranges[i].end);
+        while (x->ranges && b->len - start < 22 && !b->is_failed)
             tg_buf_add_byte(b, ' ');
         add_flags(b, &token);
         add_quoted(b, (tg_str){token.bytes, token.n_bytes});
@@ -180,12 +181,15 @@ static tg_status add_json_pieces(tg_printer *p, const tg_tokens *x, tg_err *e)
         TG_TRY(tg_text_get_token(&token, p->text, x->ids[i], e));
         tg_report_begin(b, NULL);
         tg_report_add_int(b, "id", x->ids[i]);
-        tg_report_add_int(b, "begin", x->ranges[i].begin);
-        tg_report_add_int(b, "end", x->ranges[i].end);
+        if (x->ranges) {
+            tg_report_add_int(b, "begin", x->ranges[i].begin);
+            tg_report_add_int(b, "end", x->ranges[i].end);
+        }
         add_piece(b, (tg_str){token.bytes, token.n_bytes});
         tg_report_add_bool(b, "special", token.is_special);
         tg_report_add_bool(b, "added", token.is_added);
         tg_report_add_bool(b, "byte", token.is_byte);
+        tg_report_add_bool(b, "unused", token.is_unused);
         tg_report_end(b);
     }
     tg_report_end_list(b);
@@ -245,6 +249,10 @@ static tg_status detokenize(const tg_text *t, const tg_args *a, const tg_input *
     char *text = NULL;
     size_t n_bytes = 0;
     tg_buf b = {0};
+    if (a->is_set[TG_OPT_SHOW]) {
+        tg_tokens ids = {.ids = in->ids, .n = in->n_ids};
+        return print_tokens(&(tg_texts){.tokens = &ids, .n = 1}, t, a, out, e);
+    }
     TG_TRY(tg_text_detokenize(&text, &n_bytes, t, in->ids, in->n_ids, a->is_set[TG_OPT_NO_SPECIAL],
                               e));
     if (a->is_set[TG_OPT_JSON]) {

@@ -41,6 +41,27 @@ check "--no-add-special leaves it out" is_same "$(cat out)" "$ids"
 tri tokenize bos -p "<|bos|>$text" --show
 check "one that is spelled is not doubled" is_same "$(awk '{print $1 " " $2}' out | head -n 2 | tr '\n' ' ')" "0 0-7 3 7-15 "
 
+# Only the post-processor knows the token that begins every text.
+mkdir template
+python3 - "$TINY" <<'EOF'
+import json, sys
+t = json.load(open(sys.argv[1] + "/tokenizer.json"))
+bos = {"SpecialToken": {"id": "<|bos|>", "type_id": 0}}
+text = {"Sequence": {"id": "A", "type_id": 0}}
+t["post_processor"] = {"type": "TemplateProcessing", "single": [bos, text], "pair": [bos, text],
+                       "special_tokens": {"<|bos|>": {"id": "<|bos|>", "ids": [0], "tokens": ["<|bos|>"]}}}
+json.dump(t, open("template/tokenizer.json", "w"))
+EOF
+tri tokenize template -p "$text"
+check "a post-processor begins every text" is_same "$(cat out)" "0 $ids"
+tri tokenize template -p "<|bos|>$text"
+check "its token is not doubled where no file names it" is_same "$(cat out)" "0 $ids"
+
+# What ids print, each one shown.
+tri detokenize "$TINY" -p "3 279" --show
+check "detokenize --show says what each id prints" is_same "$(awk '{print $1 " " $2}' out | tr '\n' ' ')" \
+    "3 special,added 279 - "
+
 # Many texts: each line as if it were alone.
 printf "one two\n\n$text\r\nThe dog had 12 boats." >lines
 : >wanted

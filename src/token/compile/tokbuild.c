@@ -237,6 +237,27 @@ tg_status tg_tok_build_add_added(tg_tok_build *b, tg_str content, int32_t id, ui
     return TG_OK;
 }
 
+/* The library gives a content that the model knows the model's id, and others the next free one;
+ * a file that says otherwise is read one way by it and another way by its writer. */
+tg_status tg_tok_build_add_added_token(tg_tok_build *b, tg_str content, int32_t id, uint32_t flags,
+                                       tg_err *e)
+{
+    int32_t known = tg_tok_build_find(b, content), place = known >= 0 ? known : b->n_entries;
+    if (id != TG_TOKEN_NONE && id != place)
+        return tg_fail(e, TG_E_CORRUPT,
+                       "tokenizer.json: added_tokens gives '%.*s' id %" PRId32 " where %" PRId32
+                       " is its place",
+                       (int)TG_MIN(content.len, (size_t)100), content.ptr, id, place);
+    if (known < 0) TG_TRY(tg_tok_build_add_token(b, place, content, 0, e));
+    tg_tok_entry *x = &b->entries[place];
+    x->flags |= TG_TOKEN_ADDED | (flags & TG_TOK_ADDED_SPECIAL ? TG_TOKEN_SPECIAL : 0);
+    if (known < 0 && b->h.flags & TG_TOK_BYTE_LEVEL) {
+        x->key = tg_tok_build_bytes_of(b, content);
+        if (x->key.ptr) x->flags |= TG_TOK_IS_MAPPED;
+    }
+    return tg_tok_build_add_added(b, content, place, flags, e);
+}
+
 /* ---- the byte alphabet */
 
 tg_str tg_tok_build_bytes_of(tg_tok_build *b, tg_str text)

@@ -78,6 +78,10 @@ TG_MUST_USE tg_status tg_tok_build_add_step(tg_tok_build *b, bool is_pre, tg_tok
                                             tg_str first, tg_str second, tg_err *e);
 TG_MUST_USE tg_status tg_tok_build_add_added(tg_tok_build *b, tg_str content, int32_t id,
                                              uint32_t flags, tg_err *e);
+/* Adds a token to a vocabulary that gives ids itself: the id that its content has, or the next free
+ * one. An `id` other than TG_TOKEN_NONE must be that. */
+TG_MUST_USE tg_status tg_tok_build_add_added_token(tg_tok_build *b, tg_str content, int32_t id,
+                                                   uint32_t flags, tg_err *e);
 uint32_t tg_tok_build_add_string(tg_tok_build *b, tg_str s);
 
 /* Runs the normalizers over the contents that are looked up in normalized text. Such a token also

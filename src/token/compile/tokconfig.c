@@ -2,6 +2,7 @@
 #include "token/compile/tokconfig.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char config_name[] = "tokenizer_config.json";
@@ -90,23 +91,23 @@ static tg_status put_token(tg_tok_build *b, int32_t id, tg_str content, uint32_t
     return TG_OK;
 }
 
-/* {"content": "<x>", "lstrip": false, ...}; a missing flag is false. */
-static tg_status read_flags(const json_t *item, const char *name, uint32_t *out, tg_err *e)
+tg_status tg_tok_config_read_flags(const json_t *item, const char *name, uint32_t *out, tg_err *e)
 {
     static const struct {
         const char *key;
         uint32_t flag;
     } flags[] = {
-        {"lstrip", TG_TOK_ADDED_LSTRIP},
-        {"rstrip", TG_TOK_ADDED_RSTRIP},
-        {"single_word", TG_TOK_ADDED_SINGLE_WORD},
-        {"special", TG_TOK_ADDED_SPECIAL},
+        {"lstrip", TG_TOK_ADDED_LSTRIP},           {"rstrip", TG_TOK_ADDED_RSTRIP},
+        {"single_word", TG_TOK_ADDED_SINGLE_WORD}, {"special", TG_TOK_ADDED_SPECIAL},
+        {"normalized", TG_TOK_ADDED_NORMALIZED},
     };
+    bool is_present = false; /* of the last one, in the end */
     for (size_t i = 0; i < TG_COUNT(flags); i++) {
         bool is_set = false;
-        TG_TRY(tg_json_get_bool(item, flags[i].key, &is_set, NULL, name, e));
+        TG_TRY(tg_json_get_bool(item, flags[i].key, &is_set, &is_present, name, e));
         if (is_set) *out |= flags[i].flag;
     }
+    if (!is_present && !(*out & TG_TOK_ADDED_SPECIAL)) *out |= TG_TOK_ADDED_NORMALIZED;
     return TG_OK;
 }
 
@@ -138,8 +139,8 @@ static tg_status add_decoder(tg_tok_build *b, const json_t *decoder, tg_err *e)
             TG_TRY(tg_json_get_str(item, "content", &content, &has_content, name, e));
         if (!has_content)
             return tg_fail(e, TG_E_CORRUPT, "%s: the token %.40s has no 'content'", name, key);
-        TG_TRY(read_flags(item, name, &flags, e));
-        TG_TRY(put_token(b, (int32_t)id, content, flags, e));
+        TG_TRY(tg_tok_config_read_flags(item, name, &flags, e));
+        TG_TRY(put_token(b, (int32_t)id, content, flags & ~(uint32_t)TG_TOK_ADDED_NORMALIZED, e));
     }
     return TG_OK;
 }
@@ -173,19 +174,21 @@ static tg_status add_special(tg_tok_build *b, const json_t *v, const char *key, 
         return tg_fail(e, TG_E_CORRUPT, "%s: %s '%.*s' is not in the vocabulary", name, key,
                        (int)TG_MIN(content.len, (size_t)100), content.ptr);
     const tg_tok_build_added *old = find_added(b, id);
-    if (json_is_object(v)) TG_TRY(read_flags(v, name, &flags, e));
-    if (old) flags |= old->flags & ~(uint32_t)TG_TOK_ADDED_NORMALIZED;
-    return put_token(b, id, content, flags | TG_TOK_ADDED_SPECIAL, e);
+    if (json_is_object(v)) TG_TRY(tg_tok_config_read_flags(v, name, &flags, e));
+    if (old) flags |= old->flags;
+    flags = (flags & ~(uint32_t)TG_TOK_ADDED_NORMALIZED) | TG_TOK_ADDED_SPECIAL;
+    return put_token(b, id, content, flags, e);
 }
+
+static const char *const named_keys[] = {"bos_token", "eos_token", "unk_token", "pad_token",
+                                         "sep_token", "cls_token", "mask_token"};
 
 static tg_status add_specials(tg_tok_build *b, const json_t *object, const char *name, tg_err *e)
 {
-    static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "pad_token",
-                                       "sep_token", "cls_token", "mask_token"};
     const json_t *more = json_object_get(object, "additional_special_tokens"), *item;
     size_t i;
-    for (i = 0; i < TG_COUNT(keys); i++)
-        TG_TRY(add_special(b, json_object_get(object, keys[i]), keys[i], name, e));
+    for (i = 0; i < TG_COUNT(named_keys); i++)
+        TG_TRY(add_special(b, json_object_get(object, named_keys[i]), named_keys[i], name, e));
     json_array_foreach(more, i, item)
         TG_TRY(add_special(b, item, "additional_special_tokens", name, e));
     return TG_OK;
@@ -201,6 +204,113 @@ tg_status tg_tok_config_add_named(tg_tok_build *b, const tg_tok_config *c, tg_er
 {
     TG_TRY(add_specials(b, c->special_map, map_name, e));
     return add_specials(b, c->config, config_name, e);
+}
+
+/* ---- beside a tokenizer.json */
+
+/* A token of the config: a string, or an object with "content". */
+static tg_str get_content(const json_t *v)
+{
+    if (json_is_object(v)) v = json_object_get(v, "content");
+    return json_is_string(v) ? (tg_str){json_string_value(v), json_string_length(v)}
+                             : (tg_str){"", 0};
+}
+
+static bool is_named(const tg_tok_config *c, tg_str content)
+{
+    for (size_t i = 0; i < TG_COUNT(named_keys); i++)
+        if (tg_str_is_equal(get_content(json_object_get(c->config, named_keys[i])), content))
+            return true;
+    return false;
+}
+
+/* The added token of this content. The lists of both files mostly have one order, so the search
+ * goes on at *next. */
+static tg_tok_build_added *find_listed(const tg_tok_build *b, tg_str content, int32_t *next)
+{
+    for (int32_t i = 0; i < b->n_added; i++) {
+        int32_t k = (*next + i) % b->n_added;
+        if (!tg_str_is_equal(b->added[k].content, content)) continue;
+        *next = k + 1;
+        return &b->added[k];
+    }
+    return NULL;
+}
+
+static tg_status merge_token(tg_tok_build *b, tg_str content, uint32_t flags, int32_t *next,
+                             tg_err *e)
+{
+    if (content.len == 0) return TG_OK;
+    tg_tok_build_added *old = find_listed(b, content, next);
+    if (!old) return tg_tok_build_add_added_token(b, content, TG_TOKEN_NONE, flags, e);
+    tg_tok_entry *x = &b->entries[old->id];
+    old->flags = flags;
+    x->flags = (uint16_t)((x->flags & ~TG_TOKEN_SPECIAL) |
+                          (flags & TG_TOK_ADDED_SPECIAL ? TG_TOKEN_SPECIAL : 0));
+    return TG_OK;
+}
+
+typedef struct listed {
+    int64_t id;
+    const json_t *item;
+} listed;
+
+static int compare_ids(const void *a, const void *b)
+{
+    int64_t x = ((const listed *)a)->id, y = ((const listed *)b)->id;
+    return (x > y) - (x < y);
+}
+
+static tg_status merge_decoder(tg_tok_build *b, const tg_tok_config *c, int32_t *next, tg_err *e)
+{
+    static const char name[] = "tokenizer_config.json: added_tokens_decoder";
+    json_t *decoder = json_object_get(c->config, "added_tokens_decoder"), *item;
+    size_t n = json_object_size(decoder), i = 0;
+    const char *key;
+    listed *list = TG_ARENA_ARRAY(&b->arena, listed, n + 1);
+    if (!list) return tg_fail_nomem(e, n * sizeof *list, "compiling a tokenizer");
+    json_object_foreach(decoder, key, item)
+    {
+        if (!tg_parse_i64(key, &list[i].id))
+            return tg_fail(e, TG_E_CORRUPT, "%s: '%.40s' is not an id", name, key);
+        if (!json_is_string(json_object_get(item, "content")))
+            return tg_fail(e, TG_E_CORRUPT, "%s: the token %.40s has no 'content'", name, key);
+        list[i++].item = item;
+    }
+    qsort(list, n, sizeof *list, compare_ids);
+    for (i = 0; i < n; i++) {
+        tg_str content = get_content(list[i].item);
+        uint32_t flags = 0;
+        TG_TRY(tg_tok_config_read_flags(list[i].item, name, &flags, e));
+        if (is_named(c, content)) flags |= TG_TOK_ADDED_SPECIAL;
+        TG_TRY(merge_token(b, content, flags, next, e));
+    }
+    return TG_OK;
+}
+
+/* A name changes nothing of a token that the files list. */
+static tg_status merge_named(tg_tok_build *b, const json_t *v, int32_t *next, tg_err *e)
+{
+    uint32_t flags = 0;
+    tg_str content = get_content(v);
+    if (content.len == 0 || find_listed(b, content, next)) return TG_OK;
+    if (json_is_object(v)) TG_TRY(tg_tok_config_read_flags(v, config_name, &flags, e));
+    return merge_token(b, content, flags | TG_TOK_ADDED_SPECIAL, next, e);
+}
+
+tg_status tg_tok_config_merge(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
+{
+    static const char *const more[] = {"additional_special_tokens", "extra_special_tokens"};
+    int32_t next = 0;
+    TG_TRY(merge_decoder(b, c, &next, e));
+    for (size_t i = 0; i < TG_COUNT(named_keys); i++)
+        TG_TRY(merge_named(b, json_object_get(c->config, named_keys[i]), &next, e));
+    for (size_t k = 0; k < TG_COUNT(more); k++) {
+        const json_t *list = json_object_get(c->config, more[k]), *item;
+        size_t i;
+        json_array_foreach(list, i, item) TG_TRY(merge_named(b, item, &next, e));
+    }
+    return TG_OK;
 }
 
 /* ---- names and affixes */

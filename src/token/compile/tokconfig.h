@@ -16,6 +16,17 @@ TG_MUST_USE tg_status tg_tok_config_init(tg_tok_config *c, const tg_tokenizer_te
                                          tg_err *e);
 void tg_tok_config_deinit(tg_tok_config *c);
 
+/* The flags of an added token, {"content": "<x>", "lstrip": false, ...}. Absent ones are false;
+ * TG_TOK_ADDED_NORMALIZED, absent, is the opposite of "special". */
+TG_MUST_USE tg_status tg_tok_config_read_flags(const json_t *item, const char *name, uint32_t *out,
+                                               tg_err *e);
+
+/* What transformers' AutoTokenizer adds to a tokenizer.json: the tokens of added_tokens_decoder
+ * that the file lacks or gives other flags, by id, then special tokens that only a name knows. Each
+ * has the id that its content has in the file, or else the next free one, whatever its key says.
+ * After the file's own added tokens. */
+TG_MUST_USE tg_status tg_tok_config_merge(tg_tok_build *b, const tg_tok_config *c, tg_err *e);
+
 /* Adds the tokens that added_tokens_decoder lists or, where that is absent, added_tokens.json. All
  * are looked up in the text as it came: "normalized" has no meaning outside tokenizer.json. After
  * the last model token. */

@@ -294,14 +294,14 @@ static tg_status add_bert_steps(tg_tok_build *b, const tg_gguf_vocab *v, tg_err 
     bool strips = v->strip_accents == TG_GIVEN_ABSENT ? lowers : v->strip_accents == TG_GIVEN_TRUE;
     const struct {
         tg_tok_op op;
-        bool is_output_row;
+        bool is_asked;
     } steps[] = {{TG_TOK_CLEAN, true},
                  {TG_TOK_SPACE_CJK, true},
                  {TG_TOK_NFD, strips},
                  {TG_TOK_STRIP_NONSPACING, strips},
                  {TG_TOK_LOWERCASE, lowers}};
     for (size_t i = 0; i < TG_COUNT(steps); i++)
-        if (steps[i].is_output_row)
+        if (steps[i].is_asked)
             TG_TRY(tg_tok_build_add_step(b, false, (tg_tok_step){.op = steps[i].op}, TG_STR(""),
                                          TG_STR(""), e));
     tg_tok_step split = {.op = TG_TOK_SPLIT_CLASS, .x = TG_TOK_REMOVED, .y = TG_TOK_CLASS_SPACE};
@@ -343,6 +343,13 @@ static const struct {
     {"t5", build_unigram},      {"bert", build_wordpiece},
 };
 
+/* Rows of padding, [PADn] as converters write them: neither printed nor drawn. */
+static void set_unused(tg_tok_build *b, const tg_gguf_vocab *v)
+{
+    for (int32_t i = 0; v->types && i < v->n_tokens; i++)
+        if (v->types[i] == TG_PIECE_UNUSED) b->entries[i].flags |= TG_TOKEN_UNUSED;
+}
+
 /* Known and not built: why, and what else there is. */
 static const struct {
     const char *name, *about;
@@ -378,6 +385,7 @@ tg_status tg_tokenizer_compile_gguf(tg_buf *blob, const tg_gguf_vocab *v, tg_err
         tg_status s = set_ids(&b, v, e);
         if (s == TG_OK) s = models[i].build(&b, v, e);
         set_rstrip(&b, v);
+        if (s == TG_OK) set_unused(&b, v);
         if (s == TG_OK) s = tg_tok_build_finish(&b, blob, e);
         tg_tok_build_deinit(&b);
         return s;

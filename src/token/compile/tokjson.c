@@ -14,28 +14,6 @@ static const char file_name[] = "tokenizer.json";
 
 /* ---- added tokens */
 
-/* The library gives a content that the model knows the model's id, and others the next free one;
- * a file that says otherwise is read one way by it and another way by its writer. */
-static tg_status place_added(tg_tok_build *b, tg_str content, int64_t id, bool is_special,
-                             tg_err *e)
-{
-    int32_t known = tg_tok_build_find(b, content);
-    if (known >= 0 ? known != id : id != b->n_entries)
-        return tg_fail(e, TG_E_CORRUPT,
-                       "%s: added_tokens gives '%.*s' id %" PRId64 " where %" PRId32
-                       " is its place",
-                       file_name, (int)TG_MIN(content.len, (size_t)100), content.ptr, id,
-                       known >= 0 ? known : b->n_entries);
-    if (known < 0) TG_TRY(tg_tok_build_add_token(b, (int32_t)id, content, 0, e));
-    tg_tok_entry *x = &b->entries[id];
-    x->flags |= TG_TOKEN_ADDED | (is_special ? TG_TOKEN_SPECIAL : 0);
-    if (known >= 0 || !(b->h.flags & TG_TOK_BYTE_LEVEL)) return TG_OK;
-    tg_str bytes = tg_tok_build_bytes_of(b, content);
-    x->key = bytes;
-    if (bytes.ptr) x->flags |= TG_TOK_IS_MAPPED;
-    return TG_OK;
-}
-
 /* Linear, and the list is short: thousands at most in real files, and the caller stops asking when
  * a hostile one has more. */
 static bool is_added(const tg_tok_build *b, tg_str content)
@@ -49,34 +27,21 @@ static tg_status add_added(tg_tok_build *b, const json_t *item, const tg_tok_pla
 {
     static const char *const known[] = {"id",     "content", "single_word", "lstrip",
                                         "rstrip", "special", "normalized"};
-    static const struct {
-        const char *key;
-        uint32_t flag;
-    } flags[] = {
-        {"lstrip", TG_TOK_ADDED_LSTRIP},           {"rstrip", TG_TOK_ADDED_RSTRIP},
-        {"single_word", TG_TOK_ADDED_SINGLE_WORD}, {"special", TG_TOK_ADDED_SPECIAL},
-        {"normalized", TG_TOK_ADDED_NORMALIZED},
-    };
     tg_str content;
     int64_t id = -1;
     uint32_t set = 0;
-    bool has_normalized = false;
     if (!json_is_object(item)) return tg_fail(e, TG_E_CORRUPT, "%s is not an object", at->path);
     TG_TRY(tg_json_check_keys(item, at->path, known, TG_COUNT(known), e));
     TG_TRY(tg_tok_part_str(item, "content", at, &content, e));
     TG_TRY(tg_json_get_i64(item, "id", &id, NULL, at->path, e));
-    for (size_t i = 0; i < TG_COUNT(flags); i++) {
-        bool is_set = false, is_present = false;
-        TG_TRY(tg_json_get_bool(item, flags[i].key, &is_set, &is_present, at->path, e));
-        if (is_set) set |= flags[i].flag;
-        if (flags[i].flag == TG_TOK_ADDED_NORMALIZED) has_normalized = is_present;
-    }
-    if (!has_normalized && !(set & TG_TOK_ADDED_SPECIAL)) set |= TG_TOK_ADDED_NORMALIZED;
+    TG_TRY(tg_tok_config_read_flags(item, at->path, &set, e));
     /* The library leaves out empty contents, and contents it has already. */
     if (content.len == 0) return TG_OK;
     if (b->n_added < 20000 && is_added(b, content)) return TG_OK;
-    TG_TRY(place_added(b, content, id, set & TG_TOK_ADDED_SPECIAL, e));
-    return tg_tok_build_add_added(b, content, (int32_t)id, set, e);
+    if (id < 0 || id > INT32_MAX)
+        return tg_fail(e, TG_E_CORRUPT, "%s: id %" PRId64 " is not 0 to %d", at->path, id,
+                       INT32_MAX);
+    return tg_tok_build_add_added_token(b, content, (int32_t)id, set, e);
 }
 
 static tg_status add_all_added(tg_tok_build *b, const json_t *root, tg_err *e)
@@ -112,6 +77,7 @@ static tg_status build(tg_tok_build *b, const json_t *root, const tg_tok_config 
     at = tg_tok_place_under(&top, "model", -1);
     TG_TRY(tg_tok_add_model(b, json_object_get(root, "model"), &at, e));
     TG_TRY(add_all_added(b, root, e));
+    TG_TRY(tg_tok_config_merge(b, config, e));
     TG_TRY(tg_tok_build_normalize_added(b, e));
     at = tg_tok_place_under(&top, "decoder", -1);
     TG_TRY(tg_tok_add_decoder(b, json_object_get(root, "decoder"), &at, e));

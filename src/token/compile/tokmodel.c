@@ -96,6 +96,8 @@ static tg_status add_merges(tg_tok_build *b, const json_t *model, tg_str word_pr
     json_array_foreach(merges, i, item)
     {
         tg_str left = {0}, right = {0};
+        /* The first line of merges.txt; the library passes by all such strings. */
+        if (json_is_string(item) && strncmp(json_string_value(item), "#version", 8) == 0) continue;
         s = split_merge(item, i, &left, &right, e);
         if (s == TG_OK) s = add_merge(b, left, right, word_prefix, i, &joined, e);
         if (s != TG_OK) break;

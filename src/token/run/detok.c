@@ -30,6 +30,7 @@ void tg_detok_deinit(tg_detok *d)
 {
     tg_buf_deinit(&d->held);
     tg_buf_deinit(&d->tail);
+    tg_buf_deinit(&d->known);
     *d = (tg_detok){0};
 }
 
@@ -244,17 +245,61 @@ static bool is_repeated(tg_detok *d, int32_t id)
     return before >= 0 && tg_str_is_equal(tg_tok_key(d->t, before), tg_tok_key(d->t, id));
 }
 
+/* Takes out of out[from, ..) what the prompt's text already showed, whole characters at a time. */
+static void drop_known(tg_detok *d, tg_buf *out, size_t from)
+{
+    size_t n = 0, n_new = out->len - from;
+    const char *known = d->known.ptr;
+    if (d->known.len == 0 || n_new == 0) return;
+    while (n < d->known.len && n < n_new && known[n] == out->ptr[from + n])
+        n++;
+    while (n < n_new && n > 0 && tg_tok_is_tail(out->ptr[from + n]))
+        n--;
+    bool goes_on = n == n_new;
+    memmove(out->ptr + from, out->ptr + from + n, n_new - n + 1);
+    out->len -= n;
+    memmove(d->known.ptr, known + n, d->known.len - n + 1);
+    d->known.len = goes_on ? d->known.len - n : 0;
+}
+
+tg_status tg_detok_follow(tg_detok *d, const int32_t *ids, size_t n_ids, tg_err *e)
+{
+    tg_buf out = {0};
+    tg_status s = TG_OK;
+    for (size_t i = 0; i < n_ids && s == TG_OK; i++) {
+        if (ids[i] < 0 || ids[i] >= d->t->h->n_vocab) continue;
+        tg_buf_clear(&out);
+        s = tg_detok_push(d, &out, ids[i], e);
+    }
+    d->n_ids = 0;
+    /* What the prompt's text would end with, if nothing followed. */
+    tg_detok end = *d;
+    end.held = end.tail = (tg_buf){0};
+    tg_buf_add_str(&end.held, tg_buf_str(&d->held));
+    tg_buf_add_str(&end.tail, tg_buf_str(&d->tail));
+    tg_buf_clear(&out);
+    if (s == TG_OK) s = tg_buf_check(&end.held, e);
+    if (s == TG_OK) s = tg_buf_check(&end.tail, e);
+    if (s == TG_OK) s = tg_detok_flush(&end, &out, e);
+    tg_buf_deinit(&end.held);
+    tg_buf_deinit(&end.tail);
+    d->known = out;
+    return s;
+}
+
 tg_status tg_detok_push(tg_detok *d, tg_buf *out, int32_t id, tg_err *e)
 {
     uint32_t flags;
+    size_t n_before = out->len;
     tg_tokenizer_get_token(d->t, id, &flags);
-    if (flags & TG_TOKEN_HOLE)
+    if (id < 0 || id >= d->t->h->n_vocab)
         return tg_fail(e, TG_E_ARGUMENT,
                        "id %" PRId32 " at place %" PRId64
                        " is no token; the vocabulary has ids 0 to "
                        "%" PRId32,
                        id, d->n_ids, d->t->h->n_vocab - 1);
     d->n_ids++;
+    if (flags & (TG_TOKEN_HOLE | TG_TOKEN_UNUSED)) return TG_OK;
     if (d->skip_special && (flags & TG_TOKEN_SPECIAL)) return TG_OK;
     if ((d->t->h->flags & TG_TOK_DROP_REPEATS) && is_repeated(d, id)) return TG_OK;
     if (d->t->h->n_ends > 1) {
@@ -266,11 +311,14 @@ tg_status tg_detok_push(tg_detok *d, tg_buf *out, int32_t id, tg_err *e)
     }
     TG_TRY(tg_buf_check(&d->held, e));
     TG_TRY(tg_buf_check(&d->tail, e));
-    return tg_buf_check(out, e);
+    TG_TRY(tg_buf_check(out, e));
+    drop_known(d, out, n_before);
+    return TG_OK;
 }
 
 tg_status tg_detok_flush(tg_detok *d, tg_buf *out, tg_err *e)
 {
+    size_t n_before = out->len;
     if (d->held_id >= 0) push_piece(d, out, d->held_id, true);
     end_run(d, out);
     if (d->held.len) emit(d, out, replacement, 3); /* a character that was never finished */
@@ -283,7 +331,10 @@ tg_status tg_detok_flush(tg_detok *d, tg_buf *out, tg_err *e)
     d->held_id = d->before_id = TG_TOKEN_NONE;
     d->n_left = d->t->h->n_left;
     d->n_ids = 0;
-    return tg_buf_check(out, e);
+    TG_TRY(tg_buf_check(out, e));
+    drop_known(d, out, n_before);
+    tg_buf_clear(&d->known);
+    return TG_OK;
 }
 
 tg_status tg_tokenizer_decode(tg_buf *out, const tg_tokenizer *t, const int32_t *ids, size_t n_ids,

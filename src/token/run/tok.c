@@ -596,8 +596,8 @@ static void emit_affix(tg_tok_scratch *s, int32_t from, int32_t n, int32_t at)
     }
 }
 
-tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tokenizer *t, tg_str text,
-                        const tg_encode_options *o, tg_err *e)
+static tg_status encode_once(tg_tok_scratch *s, tg_ids *out, const tg_tokenizer *t, tg_str text,
+                             const tg_encode_options *o, tg_err *e)
 {
     const tg_tok_header *h = t->h;
     if (text.len > TG_ENCODE_MAX_BYTES)
@@ -625,6 +625,25 @@ tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tokenizer *t, t
     if (o->spans && o->spans->is_failed)
         return tg_fail_nomem(e, o->spans->size * sizeof(tg_span), "offsets of tokens");
     return tg_ids_check(out, e);
+}
+
+tg_status tg_tok_encode(tg_tok_scratch *s, tg_ids *out, const tg_tokenizer *t, tg_str text,
+                        const tg_encode_options *o, tg_err *e)
+{
+    size_t n_before = out->len;
+    tg_status status = encode_once(s, out, t, text, o, e);
+    if (status != TG_E_UNSUPPORTED || o->spans || !e) return status;
+    /* Only an encoding with spans follows the text through its rewriting and knows which byte of
+     * the caller's text the message is about. */
+    tg_spans spans = {0};
+    tg_encode_options with_spans = *o;
+    with_spans.spans = &spans;
+    out->len = n_before;
+    *e = (tg_err){0};
+    tg_tok_scratch_deinit(s);
+    status = encode_once(s, out, t, text, &with_spans, e);
+    tg_spans_deinit(&spans);
+    return status;
 }
 
 tg_status tg_tokenizer_encode(tg_ids *out, const tg_tokenizer *t, tg_str text,
@@ -667,6 +686,11 @@ int32_t tg_tokenizer_pad_id(const tg_tokenizer *t)
     return t->h->pad_id;
 }
 
+int32_t tg_tokenizer_n_prefix(const tg_tokenizer *t)
+{
+    return t->h->n_prefix;
+}
+
 int32_t tg_tokenizer_n_added(const tg_tokenizer *t)
 {
     return t->h->n_added;
@@ -681,7 +705,7 @@ int32_t tg_tokenizer_added_id(const tg_tokenizer *t, int32_t i)
 tg_str tg_tokenizer_get_token(const tg_tokenizer *t, int32_t id, uint32_t *flags)
 {
     bool is_token = id >= 0 && id < t->h->n_vocab;
-    if (flags) *flags = is_token ? t->flags[id] & 15u : TG_TOKEN_HOLE;
+    if (flags) *flags = is_token ? t->flags[id] & TG_TOKEN_FLAGS : TG_TOKEN_HOLE;
     if (!is_token) return (tg_str){"", 0};
     uint32_t a = t->piece_at[id], b = t->piece_at[id + 1];
     return a <= b && b <= t->n_piece_bytes ? (tg_str){t->pieces + a, b - a} : (tg_str){"", 0};

@@ -87,7 +87,8 @@ TG_MUST_USE tg_status tg_tokenizer_encode(tg_ids *out, const tg_tokenizer *t, tg
 /* ---- decoding */
 
 /* Appends the text of ids. Bytes that are not UTF-8 become U+FFFD by the rules of the file's
- * decoder. An id that is no token is an error that names its place. */
+ * decoder. An id in the vocabulary that no token has prints nothing; one beyond
+ * it is an error that names its place. */
 TG_MUST_USE tg_status tg_tokenizer_decode(tg_buf *out, const tg_tokenizer *t, const int32_t *ids,
                                           size_t n_ids, bool skip_special, tg_err *e);
 
@@ -104,11 +105,15 @@ typedef struct tg_detok {
     int32_t n_tail;    /* characters now in `tail` */
     tg_buf held;       /* bytes that may still become part of a character */
     tg_buf tail;       /* characters that are dropped if nothing follows them */
+    tg_buf known;      /* the end of the prompt's text, which is not given out again */
     uint8_t cleaning[10]; /* how much of each pattern of the clean-up is waiting */
     int64_t n_ids;        /* for messages */
 } tg_detok;
 
 void tg_detok_init(tg_detok *d, const tg_tokenizer *t, bool skip_special);
+/* Before the first push: the ids that stand before, a prompt. What is pushed then comes out as the
+ * text of both less the text of `ids` alone. Ids beyond the vocabulary count for nothing. */
+TG_MUST_USE tg_status tg_detok_follow(tg_detok *d, const int32_t *ids, size_t n_ids, tg_err *e);
 TG_MUST_USE tg_status tg_detok_push(tg_detok *d, tg_buf *out, int32_t id, tg_err *e);
 TG_MUST_USE tg_status tg_detok_flush(tg_detok *d, tg_buf *out, tg_err *e); /* ready for new ids */
 void tg_detok_deinit(tg_detok *d);
@@ -126,8 +131,10 @@ typedef enum tg_token_flag {
     TG_TOKEN_SPECIAL = 1, /* skip_special drops it */
     TG_TOKEN_ADDED = 2,   /* found in the text before anything else */
     TG_TOKEN_BYTE = 4,    /* a byte of a character that the vocabulary lacks */
-    TG_TOKEN_HOLE = 8     /* no token has this id */
+    TG_TOKEN_HOLE = 8,    /* no token has this id */
+    TG_TOKEN_UNUSED = 256 /* an id without a meaning, such as a row of padding: prints nothing */
 } tg_token_flag;
+enum { TG_TOKEN_FLAGS = 15 | TG_TOKEN_UNUSED };
 
 /* What the token prints, borrowed from the blob, and its flags. An id outside the vocabulary gives
  * no bytes and TG_TOKEN_HOLE. */
@@ -137,6 +144,8 @@ void tg_tokenizer_print_token(tg_buf *out, const tg_tokenizer *t, int32_t id);
 /* The token that the file spells so, or TG_TOKEN_NONE. */
 int32_t tg_tokenizer_find_token(const tg_tokenizer *t, tg_str spelling);
 
+/* How many ids the post-processor puts before a text. */
+int32_t tg_tokenizer_n_prefix(const tg_tokenizer *t);
 /* Added tokens in the order of the file; `i` below the count. */
 int32_t tg_tokenizer_n_added(const tg_tokenizer *t);
 int32_t tg_tokenizer_added_id(const tg_tokenizer *t, int32_t i);

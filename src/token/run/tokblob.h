@@ -85,7 +85,7 @@ enum {
     TG_TOK_IS_MODEL = 16,  /* the model's vocabulary holds it; others are added tokens only */
     TG_TOK_IS_MAPPED = 32, /* the key is bytes and the spelling their byte alphabet */
     TG_TOK_IS_WHOLE = 64,  /* merging its own key gives the token back */
-    TG_TOK_IS_SYMBOL = 128 /* no token: a character that only merges know */
+    TG_TOK_IS_SYMBOL = 128 /* no token: a character that only merges know (256: TG_TOKEN_UNUSED) */
 };
 
 /* tg_tok_header.warnings */

@@ -10,7 +10,7 @@ _trigraph() {
     generate) options="--prompt --file --ids --system --raw --kwargs --template --safe-messages --predict --stop --ignore-eos --show-special --temp --top-k --top-p --min-p --repeat-penalty --presence-penalty --frequency-penalty --seed --threads --json --stats --help --version" ;;
     chat) options="--system --kwargs --template --safe-messages --predict --stop --temp --top-k --top-p --min-p --repeat-penalty --presence-penalty --frequency-penalty --seed --threads --stats --help --version" ;;
     tokenize) options="--prompt --file --lines --no-add-special --no-parse-special --no-special --threads --show --json --help --version" ;;
-    detokenize) options="--prompt --file --ids --no-special --json --help --version" ;;
+    detokenize) options="--prompt --file --ids --no-special --show --json --help --version" ;;
     template) options="--file --list --tools --documents --kwargs --template --safe-messages --no-generation-prompt --help --version" ;;
     inspect) options="--batch --max-length --weights --kv --verify --json --help --version" ;;
     eval) options="--prompt --file --ids --logits --chunk --threads --json --help --version" ;;

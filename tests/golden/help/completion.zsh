@@ -81,7 +81,7 @@ tokenize)
         '--no-parse-special[special tokens spelled in the text are plain text]' \
         '--no-special[neither add, read nor print special tokens]' \
         '--threads=[worker threads; changes the speed and no result]:value:_files' \
-        '--show[a line a token\: id, bytes of the text, flags, what it prints]' \
+        '--show[a line a token\: id, bytes of a text given, flags, what it prints]' \
         '--json[print one JSON object on standard output]' \
         '--help[print this and exit]' \
         '--version[print the version and exit]'
@@ -92,6 +92,7 @@ detokenize)
         '--file=[the text, from a file; - is standard input]:value:_files' \
         '--ids=[token ids, decimal, separated by spaces; - is standard input]:value:_files' \
         '--no-special[neither add, read nor print special tokens]' \
+        '--show[a line a token\: id, bytes of a text given, flags, what it prints]' \
         '--json[print one JSON object on standard output]' \
         '--help[print this and exit]' \
         '--version[print the version and exit]'

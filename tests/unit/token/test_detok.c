@@ -182,6 +182,87 @@ static void a_run_of_byte_tokens_comes_out_when_it_ends(void **state)
     close_subject(&s);
 }
 
+/* ---- a completion behind a prompt */
+
+/* What ids print behind others, one by one and with the flush. */
+static void expect_behind(const subject *s, const int32_t *ids, int n_prompt, int n,
+                          const char *want)
+{
+    tg_buf got = {0};
+    tg_detok d;
+    tg_detok_init(&d, s->t, true);
+    assert_int_equal(tg_detok_follow(&d, ids, (size_t)n_prompt, NULL), TG_OK);
+    for (int i = n_prompt; i < n; i++)
+        assert_int_equal(tg_detok_push(&d, &got, ids[i], NULL), TG_OK);
+    assert_int_equal(tg_detok_flush(&d, &got, NULL), TG_OK);
+    assert_string_equal(tg_buf_cstr(&got), want);
+    tg_detok_deinit(&d);
+    tg_buf_deinit(&got);
+}
+
+#define MARK "\xe2\x96\x81" /* U+2581 */
+
+/* The text of prompt and completion less what it has in common with the prompt's, both decoded by
+ * HF tokenizers 0.23.3 without special tokens. An id beyond the vocabulary counts for nothing. */
+static void a_completion_is_the_text_of_all_less_the_text_of_the_prompt(void **state)
+{
+    (void)state;
+    static const char *const decoders[] = {
+        "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" MARK
+        "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":"
+        "\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}",
+        "{\"type\":\"Metaspace\",\"replacement\":\"" MARK
+        "\",\"prepend_scheme\":\"always\",\"split\":true}",
+        "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}",
+        "{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}",
+        "null",
+    };
+    static const struct {
+        int32_t ids[5];
+        int n_prompt, n;
+        const char *want[5]; /* by decoder */
+    } rows[] = {
+        {{0, 1, 2}, 1, 3, {"ab", "ab", MARK "a b", MARK "ab", MARK "a b"}},
+        {{0, 1, 1, 2}, 2, 4, {" ab", " ab", " " MARK "a b", MARK "ab", " " MARK "a b"}},
+        {{1, 3, 2}, 1, 3, {" b", " b", " " MARK " b", MARK "b", " " MARK " b"}},
+        {{1, 2, 2, 1}, 2, 4, {"b a", "b a", " b " MARK "a", "b" MARK "a", " b " MARK "a"}},
+        {{1, 4, 5, 2},
+         2,
+         4,
+         {"\xc3\xa9"
+          "b",
+          "<0xA9>b", " <0xA9> b", "<0xA9>b", " <0xA9> b"}},
+        {{1, 8, 9, 10, 2},
+         2,
+         5,
+         {"\xef\xbc\x81"
+          "b",
+          "<0xBC><0x81>b", " <0xBC> <0x81> b", "<0xBC><0x81>b", " <0xBC> <0x81> b"}},
+        {{2, 6, 7}, 1, 3, {"##cd</w>", "##cd</w>", "c d</w>", "##cd", " ##c d</w>"}},
+        {{7, 7, 2}, 1, 3, {"d</w>b", "d</w>b", " d</w> b", " d b", " d</w> b"}},
+        {{1}, 0, 1, {"a", "a", MARK "a", MARK "a", MARK "a"}},
+        {{0, 3, 3, 1},
+         2,
+         4,
+         {"  a", "  a", " " MARK " " MARK "a", MARK MARK "a", " " MARK " " MARK "a"}},
+        {{99, 1, 1, 2}, 2, 4, {" ab", " ab", " " MARK "a b", MARK "ab", " " MARK "a b"}},
+    };
+    for (size_t k = 0; k < TG_COUNT(decoders); k++) {
+        char json[1024];
+        (void)snprintf(json, sizeof json,
+                       "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true}],"
+                       "\"decoder\":%s,\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,"
+                       "\"merges\":[],\"vocab\":{\"<s>\":0,\"" MARK "a\":1,\"b\":2,\"" MARK
+                       "\":3,\"<0xC3>\":4,\"<0xA9>\":5,\"##c\":6,\"d</w>\":7,\"<0xEF>\":8,"
+                       "\"<0xBC>\":9,\"<0x81>\":10}}}",
+                       decoders[k]);
+        subject s = open_json(json);
+        for (size_t i = 0; i < TG_COUNT(rows); i++)
+            expect_behind(&s, rows[i].ids, rows[i].n_prompt, rows[i].n, rows[i].want[k]);
+        close_subject(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +272,7 @@ int main(void)
         cmocka_unit_test(all_kinds_of_marks_are_accents),
         cmocka_unit_test(a_character_comes_out_with_its_last_byte),
         cmocka_unit_test(a_run_of_byte_tokens_comes_out_when_it_ends),
+        cmocka_unit_test(a_completion_is_the_text_of_all_less_the_text_of_the_prompt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -855,16 +855,6 @@ static void special_ids_come_from_the_config_in_every_form(void **state)
         tg_buf_deinit(&text);
         json_decref(v);
     }
-    json_t *v = find_tiny("post-processor template");
-    tg_buf text = {0}, blob = {0};
-    tg_err e = {0};
-    assert_int_equal(tg_json_print(&text, v, 0, NULL), TG_OK);
-    assert_int_equal(tg_tokenizer_compile_json(&blob, tg_buf_str(&text),
-                                               TG_STR("{\"bos_token\":\"<absent>\"}"), &e),
-                     TG_E_CORRUPT);
-    assert_non_null(strstr(e.msg, "<absent>"));
-    tg_buf_deinit(&text);
-    json_decref(v);
 }
 
 /* ---- looking, decoding */
