@@ -8,6 +8,9 @@
  * compiling, one character at a time, so both agree by construction. Patterns with anything else
  * (look-behind, \A, longer look-ahead) are not built and remain PCRE2's: tokregex.h.
  *
+ * Pages of documentation become ids at 53.6 MB/s with an automaton, at 29.6 with PCRE2's machine
+ * code (Qwen 3), 62.4 and 28.2 (Llama 3); C sources at 51.9 and 29.9, 62.5 and 16.9 (Zen 3).
+ *
  * The image, little-endian, is part of the compiled tokenizer:
  *
  *   tg_dfa_header

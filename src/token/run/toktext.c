@@ -22,7 +22,7 @@ void tg_tok_scratch_deinit(tg_tok_scratch *s)
         tg_spans_deinit(&s->words[i]);
     tg_spans_deinit(&s->matches);
     tg_regex_scratch_deinit(&s->regex);
-    tg_bulk_free(s->symbols, s->n_symbols * sizeof *s->symbols);
+    tg_mem_free(s->symbols);
     tg_mem_free(s->path);
     tg_mem_free(s->best);
     tg_pairs_deinit(&s->pairs);
@@ -44,7 +44,7 @@ void tg_tok_scratch_trim(tg_tok_scratch *s)
         if (s->words[i].size > KEPT_BYTES / sizeof(tg_span)) tg_spans_deinit(&s->words[i]);
     if (s->matches.size > KEPT_BYTES / sizeof(tg_span)) tg_spans_deinit(&s->matches);
     if (s->n_symbols > KEPT_BYTES / sizeof *s->symbols) {
-        tg_bulk_free(s->symbols, s->n_symbols * sizeof *s->symbols);
+        tg_mem_free(s->symbols);
         s->symbols = NULL;
         s->n_symbols = 0;
     }
@@ -53,7 +53,7 @@ void tg_tok_scratch_trim(tg_tok_scratch *s)
         s->dead = NULL;
         s->n_dead = 0;
     }
-    if (s->pairs.head) tg_pairs_deinit(&s->pairs); /* a long word's */
+    if (s->pairs.size > KEPT_BYTES / sizeof *s->pairs.at) tg_pairs_deinit(&s->pairs);
 }
 
 /* ---- writing a new text */
