@@ -52,7 +52,7 @@ LINK_app     := app base
 objects = $(patsubst src/%.c,$(B)/%.o,$(wildcard src/$(1)/*.c src/$(1)/*/*.c))
 libs    = $(foreach f,$(LINK_$(1)),$(B)/lib$(f).a)
 
-.PHONY: all test tests clean headers install goldens peers fuzz fuzz-seeds FORCE
+.PHONY: all test tests clean headers syntax coverage install goldens peers fuzz fuzz-seeds FORCE
 all: $(B)/trigraph $(B)/libtrigraph.so.0
 
 # -O3 keeps register tiles in registers; with sanitizers it would compile for minutes.
@@ -133,14 +133,10 @@ fuzz-seeds: fuzz ; @tools/checks/run-fuzz-seeds $(B)
 tests: $(TESTS)
 test: tests ; @tools/checks/run-tests $(TESTS)
 
-# Every header compiles alone, a tier's with its flags; the public ones as C++ too.
-headers:
-	@for h in $(wildcard src/*/*.h src/*/*/*.h include/*.h); do \
-	  case $$h in *avx512*) t="$(TIER_avx512)" ;; *avx2*) t="$(TIER_avx2)" ;; *) t= ;; esac; \
-	  echo "#include \"$$h\"" | $(CC) $(filter-out -MMD -MP,$(CFLAGS)) $$t -I. -fsyntax-only -xc - || exit 1; done
-	@for h in $(wildcard include/*.h); do \
-	  echo "#include \"$$h\"" | g++ -Wall -Wextra -Werror -Iinclude -I. -fsyntax-only -xc++ - || exit 1; done
-
+# Every header alone, a tier's with its flags, the public ones as C++ too; and every test, unlinked.
+headers syntax: ; @tools/checks/check-syntax $@ "$(TIER_avx2)" "$(TIER_avx512)" $(CC) $(filter-out -MMD -MP,$(CFLAGS))
+# Lines and branches that the tests reach, per folder.
+coverage: ; @tools/checks/coverage $(BUILD)
 install: all $(B)/libtrigraph.a ; @tools/install $(B) $(PREFIX) $(DESTDIR)
 goldens: ; @"$$(tools/venv)" tools/goldens/goldens-real # what transformers says of the real models, anew
 peers: all # ratios to llama.cpp, both run in rotation

@@ -2,12 +2,14 @@
  * check.h - what every test shares: cmocka with its includes, a seeded generator, guard pages.
  *
  * A test that uses random data takes its seed from tg_test_seed() (TG_SEED in the environment, else
- * fixed) and prints it when it fails. */
+ * fixed) and prints it when it fails. One that is exhaustive runs a part of its cases, the same each
+ * time, where TG_SAMPLE is set: that is `./check`, and `./check --all` runs them all. */
 #ifndef TG_TESTS_CHECK_H
 #define TG_TESTS_CHECK_H
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 /* cmocka wants the four above first. */
@@ -21,6 +23,11 @@ static inline uint64_t tg_test_seed(void)
 {
     const char *s = getenv("TG_SEED");
     return s ? strtoull(s, NULL, 0) : 0x7216a9f3u;
+}
+
+static inline bool tg_test_is_sampled(void)
+{
+    return getenv("TG_SAMPLE") != NULL;
 }
 
 /* splitmix64: one state word, good enough to shake code with. */

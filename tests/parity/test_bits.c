@@ -4,7 +4,8 @@
  * One base run of each real model over 700 tokens (beyond Gemma's window of 512), all logits rows
  * hashed; then every axis alone, and 20 seeded combinations: threads, tier, chunks, buckets, other
  * rows in the step, tokens verified by the speculate graph, a KV pool full of NaN, twice in a row.
- * The hash of every row is equal. */
+ * The hash of every row is equal. A sample (check.h) has every axis, over 200 tokens where another
+ * axis has crossed the window already, and 5 combinations. */
 #include "kernel/cpu.h"
 #include "parity.h"
 
@@ -13,6 +14,9 @@
 
 enum {
     N_TOKENS = 700,
+    N_SAMPLED_TOKENS = 200,
+    N_COMBINATIONS = 20,
+    N_SAMPLED_COMBINATIONS = 5,
     N_REF_TOKENS = 80,
     N_KV_TOKENS = 140,
     N_KV_REF_TOKENS = 68,
@@ -31,6 +35,7 @@ typedef struct way {
     int32_t neighbours; /* other rows in every context step, 0 to 2 */
     bool has_nan;       /* the pools hold NaN before */
     bool other_buckets;
+    bool is_long; /* all tokens in a sample too */
     int32_t n_tokens;
 } way;
 
@@ -139,7 +144,7 @@ static void check_axes(const model *m)
 {
     static const way axes[] = {
         {.name = "again", .threads = 1},
-        {.name = "threads", .threads = 2},
+        {.name = "threads", .threads = 2, .is_long = true},
         {.name = "threads", .threads = 3, .n_tokens = 200},
         {.name = "chunk", .threads = 2, .chunk = 7, .n_tokens = 200},
         {.name = "chunk", .threads = 2, .chunk = 16, .n_tokens = 200},
@@ -148,8 +153,8 @@ static void check_axes(const model *m)
         {.name = "chunk", .threads = 2, .chunk = 65, .n_tokens = 200},
         {.name = "chunk", .threads = 1, .chunk = 499}, /* whose last block of tokens is longest */
         {.name = "chunk of 1", .threads = 2, .chunk = 1, .n_tokens = 150},
-        {.name = "token graph", .threads = 2, .decoded = 560},
-        {.name = "speculate graph", .threads = 2, .verified = 450},
+        {.name = "token graph", .threads = 2, .decoded = 560, .is_long = true},
+        {.name = "speculate graph", .threads = 2, .verified = 450, .is_long = true},
         {.name = "neighbours", .threads = 2, .chunk = 100, .neighbours = 1, .n_tokens = 200},
         {.name = "neighbours", .threads = 2, .chunk = 100, .neighbours = 2},
         {.name = "NaN pool", .threads = 2, .has_nan = true},
@@ -159,7 +164,8 @@ static void check_axes(const model *m)
     };
     for (size_t i = 0; i < TG_COUNT(axes); i++) {
         way w = axes[i];
-        if (w.n_tokens == 0) w.n_tokens = N_TOKENS;
+        bool is_short = tg_test_is_sampled() && !w.is_long;
+        if (w.n_tokens == 0) w.n_tokens = is_short ? N_SAMPLED_TOKENS : N_TOKENS;
         if (w.tier && !has_tier(w.tier)) {
             print_message("tier %s is not on this machine\n", w.tier);
             continue;
@@ -178,7 +184,8 @@ static void check_combinations(const model *m)
     static const char *const tiers[] = {NULL, "avx512", "avx2"};
     static const int32_t chunks[] = {0, 3, 7, 16, 33, 63, 64, 65, 127, 200};
     uint64_t rng = tg_test_seed();
-    for (int i = 0; i < 20; i++) {
+    int n = tg_test_is_sampled() ? N_SAMPLED_COMBINATIONS : N_COMBINATIONS;
+    for (int i = 0; i < n; i++) {
         way w = {
             .name = "combination",
             .threads = 1 + pick(&rng, 3),
@@ -224,8 +231,8 @@ static void check_model(const char *file, const char *ids_file)
 }
 
 /* The other cache types and activations, over a page's edge or two: prompt, decode, verification,
- * tiers. */
-static void check_numbers(const char *kv, const char *activations)
+ * tiers; the slow one in a sample only where it is asked for. */
+static void check_numbers(const char *kv, const char *activations, bool is_ref_sampled)
 {
     static model m;
     static const way axes[] = {
@@ -254,6 +261,8 @@ static void check_numbers(const char *kv, const char *activations)
     for (size_t i = 0; i < TG_COUNT(axes); i++) {
         way w = axes[i];
         w.name = name;
+        bool is_slow = w.tier && strcmp(w.tier, "ref") == 0;
+        if (is_slow && tg_test_is_sampled() && !is_ref_sampled) continue;
         if (!w.tier || has_tier(w.tier)) check_way(&m, &w);
     }
 }
@@ -261,18 +270,18 @@ static void check_numbers(const char *kv, const char *activations)
 static void every_kv_type_has_one_answer_to_the_bit(void **state)
 {
     (void)state;
-    check_numbers("f32", "int8");
-    check_numbers("f16", "int8");
-    check_numbers("bf16", "int8");
-    check_numbers("q8", "int8");
-    check_numbers("q16", "int8");
+    check_numbers("f32", "int8", false);
+    check_numbers("f16", "int8", false);
+    check_numbers("bf16", "int8", false);
+    check_numbers("q8", "int8", false);
+    check_numbers("q16", "int8", true);
 }
 
 static void activations_of_16_bits_have_one_answer_to_the_bit(void **state)
 {
     (void)state;
-    check_numbers("q16", "int16");
-    check_numbers("q8", "int16");
+    check_numbers("q16", "int16", false);
+    check_numbers("q8", "int16", true);
 }
 
 static void smollm2_has_one_answer_to_the_bit(void **state)

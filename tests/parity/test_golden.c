@@ -3,7 +3,9 @@
  *
  * Teacher-forced on every golden: with int8 activations the argmax is equal wherever the
  * reference's margin is at least 0.35 (SmolLM2; the largest that is lost is 0.31) or 0.5 (Gemma 3;
- * 0.45), with int16 wherever it is at least 0.05; and whole rows of logits are close. */
+ * 0.45), with int16 wherever it is at least 0.05; and whole rows of logits are close. A sample
+ * (check.h) reads every third prompt, and every one of which a whole row is kept, where no position
+ * may differ; a share of all positions needs them all. */
 #include "parity.h"
 
 #include <math.h>
@@ -86,6 +88,7 @@ static void check_goldens(const char *artifact, const char *json_file, const cha
     const float *rows = parity_load_npy(npy_file, &n_rows, &n_cols);
     const json_t *prompts = json_object_get(golden, "prompts"), *p;
     check c = {.margin = most.margin};
+    bool is_sampled = tg_test_is_sampled() && most.share == 0;
     size_t k;
     json_array_foreach(prompts, k, p)
     {
@@ -95,11 +98,12 @@ static void check_goldens(const char *artifact, const char *json_file, const cha
         c.prompt = p;
         c.want = find_row(golden, json_string_value(json_object_get(p, "name")), rows, n_cols,
                           &c.want_at);
+        if (is_sampled && !c.want && k % 3 != 0) continue;
         if (tg_engine_eval(g, ids, n, 0, check_row, &c, &e) != TG_OK) fail_msg("%s", e.msg);
     }
     print_message("%d positions with a margin of %g or more, %d differ; error of whole rows %.2g\n",
                   c.n_checked, most.margin, c.n_wrong, c.error);
-    assert_true(c.n_checked > 500);
+    assert_true(c.n_checked > (is_sampled ? 200 : 500));
     assert_true(c.n_wrong <= most.share * c.n_checked);
     assert_true(c.error < most.row_error);
     json_decref(golden);
