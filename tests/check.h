@@ -2,8 +2,8 @@
  * check.h - what every test shares: cmocka with its includes, a seeded generator, guard pages.
  *
  * A test that uses random data takes its seed from tg_test_seed() (TG_SEED in the environment, else
- * fixed) and prints it when it fails. One that is exhaustive runs a part of its cases, the same each
- * time, where TG_SAMPLE is set: that is `./check`, and `./check --all` runs them all. */
+ * fixed) and prints it when it fails. One that is exhaustive runs a part of its cases, the same
+ * each time, where TG_SAMPLE is set: that is `./check`, and `./check --all` runs them all. */
 #ifndef TG_TESTS_CHECK_H
 #define TG_TESTS_CHECK_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_threads.c - the public API called in any order by three threads at once, each with requests of
- * its own, on one started engine. The bytes of the input go to them by turns. */
+ * fuzz_threads.c - the public API called in any order by three threads at once, each with requests
+ * of its own, on one started engine. The bytes of the input go to them by turns. */
 #include "calls.h"
 
 #include <pthread.h>
