@@ -113,8 +113,8 @@ static tg_status cpu_open(tg_device **out, const void *options, tg_err *e)
         return s;
     }
     tg_kernels_fill(&d->kernels, d->tier);
-    d->prefetch_bytes = tg_cpu_find_prefetch_bytes();
-    d->has_pairs = tg_cpu_gains_by_pairs(d->tier);
+    d->prefetch_bytes = tg_cpu_prefetch_bytes(tg_cpu_find_model());
+    d->has_pairs = tg_cpu_gains_by_pairs(tg_cpu_find_model(), d->tier);
     note_dispatch(d);
     *out = d;
     return TG_OK;

@@ -28,12 +28,20 @@ bool tg_cpu_has_avx_vnni(void);
 /* Whether an AVX-512 machine has vdpbf16ps too. */
 bool tg_cpu_has_bf16(void);
 
-/* How far ahead kernels should prefetch a stream of weights on this machine; 0 where the
+/* Which processor this is, as far as choices of speed depend on it. */
+typedef struct tg_cpu_model {
+    uint32_t amd_family; /* with the extended family added; 0: another vendor's */
+    uint32_t model;      /* with the extended model in front */
+} tg_cpu_model;
+
+tg_cpu_model tg_cpu_find_model(void);
+
+/* How far ahead kernels should prefetch a stream of weights on such a processor; 0 where the
  * hardware does better alone. It changes no result. */
-int32_t tg_cpu_find_prefetch_bytes(void);
+int32_t tg_cpu_prefetch_bytes(tg_cpu_model m);
 
 /* Whether adding bytes is so much cheaper than multiplying them that kernels of the tier gain by
  * multiplying by pairs (kernel.h, tg_a8_top). It changes no result. */
-bool tg_cpu_gains_by_pairs(tg_cpu_tier t);
+bool tg_cpu_gains_by_pairs(tg_cpu_model m, tg_cpu_tier t);
 
 #endif

@@ -357,7 +357,7 @@ static void bench_matmul_shape(check *c, matmul_bench *b, int32_t cols, int32_t 
                        .x_stride = cols,
                        .y = y,
                        .scratch = scratch,
-                       .prefetch_bytes = tg_cpu_find_prefetch_bytes()};
+                       .prefetch_bytes = tg_cpu_prefetch_bytes(tg_cpu_find_model())};
     b->m.n_tiles = (int32_t)TG_MIN(TG_MAX(set, tile) / tile, 64u);
     b->m.n_rows = 16 * b->m.n_tiles;
     b->m.y_stride = b->m.n_rows;
@@ -369,7 +369,8 @@ static void bench_matmul_shape(check *c, matmul_bench *b, int32_t cols, int32_t 
     const tg_a8_kind kind = {.outliers = map,
                              .n_outliers = n_outliers,
                              .top = tg_a8_top(b->layout),
-                             .has_pairs = tg_cpu_gains_by_pairs(tg_cpu_detect())};
+                             .has_pairs =
+                                 tg_cpu_gains_by_pairs(tg_cpu_find_model(), tg_cpu_detect())};
     tg_a8_place(&a, memory, n_tokens, cols, &kind);
     fill_floats(c, x, (size_t)(cols * n_tokens), CALM);
     for (int32_t t = 0; t < n_tokens; t++) {
