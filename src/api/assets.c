@@ -360,6 +360,16 @@ static int32_t find_n_plain(const tg_tokenizer *t)
     return 0;
 }
 
+static tg_status find_unused(tg_assets *p, const tg_tokenizer *t, tg_err *e)
+{
+    for (int32_t id = 0; id < p->n_sampled; id++) {
+        uint32_t flags;
+        tg_tokenizer_get_token(t, id, &flags);
+        if (flags & TG_TOKEN_UNUSED) tg_ids_push(&p->unused, id);
+    }
+    return tg_ids_check(&p->unused, e);
+}
+
 static tg_status ask_tokenizer(tg_assets *p, tg_err *e)
 {
     tg_tokenizer *t;
@@ -373,13 +383,14 @@ static tg_status ask_tokenizer(tg_assets *p, tg_err *e)
         if (!(flags & (TG_TOKEN_HOLE | TG_TOKEN_UNUSED))) break;
         p->n_sampled--;
     }
+    tg_status s = find_unused(p, t, e);
     p->n_plain = find_n_plain(t);
     add_stop_id(p, tg_tokenizer_eos_id(t), "the tokenizer's end of text");
     add_known_stops(p, t);
     for (int32_t i = 0; tg_tokenizer_find_warning(t, i); i++)
         tg_log_warn("tokenizer: %s", tg_tokenizer_find_warning(t, i));
     tg_tokenizer_close(t);
-    return TG_OK;
+    return s;
 }
 
 /* The recommendation of generation_config.json, with transformers' own defaults where it is silent:
@@ -481,6 +492,7 @@ tg_status tg_assets_read(tg_assets *out, const tg_checkpoint *c, tg_err *e)
 void tg_assets_deinit(tg_assets *p)
 {
     tg_buf_deinit(&p->tokenizer);
+    tg_ids_deinit(&p->unused);
     tg_buf_deinit(&p->chat);
     tg_buf_deinit(&p->named);
     json_decref(p->defaults);

@@ -7,12 +7,14 @@
 
 #include "base/json.h"
 #include "format/checkpoint.h"
+#include "token/run/tok.h"
 
 typedef struct tg_assets {
     tg_buf tokenizer;  /* compiled; empty when the checkpoint has none */
     int32_t n_vocab;   /* ids of the tokenizer; 0: none */
     int32_t n_plain;   /* the largest id that plain text can become, and one */
     int32_t n_sampled; /* ids up to the last that is no padding: none beyond is drawn */
+    tg_ids unused;     /* ids below n_sampled that stand for nothing, ascending: none is drawn */
     tg_buf chat;       /* text of the default template; empty when the checkpoint has none */
     tg_buf named;      /* further templates by name, as tg_chat_new takes them; empty for none */
     /* {"sampling": {"temperature": ...}, "stop_ids": [...]}: sampling only where

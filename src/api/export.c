@@ -61,6 +61,16 @@ static tg_status check_calibration(const tg_export_config *c, const tg_export_op
 
 /* ---- compiling */
 
+/* The program borrows the ids of the assets that its vocabulary has. */
+static void mask_unused(tg_export_job *job)
+{
+    tg_program *p = &job->compiled.program;
+    p->unused = job->assets.unused.ptr;
+    p->n_unused = (int32_t)job->assets.unused.len;
+    while (p->n_unused > 0 && p->unused[p->n_unused - 1] >= p->n_vocab)
+        p->n_unused--;
+}
+
 tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_export_options *o,
                              const char *dump_pass, tg_buf *dump, tg_err *e)
 {
@@ -78,6 +88,7 @@ tg_status tg_export_job_init(tg_export_job *job, const char *source, const tg_ex
     if (s == TG_OK)
         s = tg_export_config_check(&job->config, tg_loaded_checkpoint_hparams(job->loaded), e);
     if (s == TG_OK) s = tg_compile(&job->compiled, job->loaded, &job->config, dump_pass, dump, e);
+    if (s == TG_OK) mask_unused(job);
     if (s != TG_OK) tg_export_job_deinit(job);
     return s;
 }

@@ -6,6 +6,7 @@
 #include "device/profile.h"
 #include "device/token_blocks.h"
 
+#include <math.h>
 #include <string.h>
 
 void tg_step_share(const tg_step *s, int32_t thread, int64_t n, int64_t *begin, int64_t *end)
@@ -641,9 +642,13 @@ void tg_step_sample(tg_step *s, const tg_instr *x, int32_t layer, int32_t thread
     int64_t begin, end, stride;
     float *logits = tg_step_value(s, x->in[0], &stride);
     tg_step_share(s, thread, s->counts.n_outs, &begin, &end);
-    for (int64_t r = begin; r < end; r++)
-        ids[r] = s->kernels->sample_row(logits + r * stride, s->program->n_vocab, &params[r],
-                                        adjust, s->privates[thread].sample);
+    for (int64_t r = begin; r < end; r++) {
+        float *row = logits + r * stride;
+        for (int32_t i = 0; i < s->program->n_unused; i++)
+            row[s->program->unused[i]] = -INFINITY;
+        ids[r] = s->kernels->sample_row(row, s->program->n_vocab, &params[r], adjust,
+                                        s->privates[thread].sample);
+    }
 }
 
 static tg_step_fn *const handlers[TG_OP_COUNT] = {

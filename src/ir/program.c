@@ -19,7 +19,7 @@ typedef struct header {
     int32_t version, n_plans;
     int64_t block_bytes;
     int32_t n_vocab, n_embed_rows, width, max_length, batch, speculation, activations, kv_type;
-    int32_t n_layers, n_weights, n_kv_groups, n_outliers, original_length, reserved;
+    int32_t n_layers, n_weights, n_kv_groups, n_outliers, original_length, n_unused;
     int64_t weights_bytes;
     tg_kv_group kv_groups[TG_MAX_KV_GROUPS];
     int64_t layers_at, weights_at, outliers_at, plans_at;
@@ -80,6 +80,7 @@ static header header_of(const tg_program *p)
         .n_weights = p->n_weights,
         .n_kv_groups = p->n_kv_groups,
         .n_outliers = p->n_outliers,
+        .n_unused = p->n_unused,
         .weights_bytes = p->weights_bytes,
     };
     memcpy(h.magic, magic, sizeof magic);
@@ -95,6 +96,8 @@ tg_status tg_program_print_block(const tg_program *p, tg_buf *out, tg_err *e)
     add_array(out, start, p->layers, p->n_layers, sizeof *p->layers, &h.layers_at);
     add_array(out, start, p->weights, p->n_weights, sizeof *p->weights, &h.weights_at);
     add_array(out, start, p->outliers, p->n_outliers, sizeof *p->outliers, &h.outliers_at);
+    int64_t unused_at; /* found by get_unused */
+    add_array(out, start, p->unused, p->n_unused, sizeof *p->unused, &unused_at);
 
     /* The records come before their arrays, and are filled in once the arrays have a place. */
     plan_record r = {0};
@@ -191,6 +194,16 @@ static tg_status read_header(const reader *r, header *h, tg_err *e)
     return TG_OK;
 }
 
+/* Unused ids follow the outlier groups, which were checked: their place is not stored. */
+static tg_status get_unused(const reader *r, const header *h, const void **out, tg_err *e)
+{
+    size_t end = (size_t)h->outliers_at + (size_t)h->n_outliers * sizeof(int32_t);
+    *out = NULL;
+    if (h->n_unused == 0) return TG_OK;
+    return get_array(r, (int64_t)tg_align_up(end, ARRAY_ALIGN), h->n_unused, sizeof(int32_t),
+                     "unused ids", out, e);
+}
+
 tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, size_t n, tg_err *e)
 {
     *out = (tg_program){0};
@@ -212,15 +225,17 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
         .n_weights = h.n_weights,
         .n_kv_groups = h.n_kv_groups,
         .n_outliers = h.n_outliers,
+        .n_unused = h.n_unused,
         .n_plans = h.n_plans,
         .weights_bytes = h.weights_bytes,
     };
     memcpy(p.kv_groups, h.kv_groups, sizeof p.kv_groups);
-    const void *layers, *weights, *outliers, *records;
+    const void *layers, *weights, *outliers, *unused, *records;
     TG_TRY(get_array(&r, h.layers_at, h.n_layers, sizeof *p.layers, "layers", &layers, e));
     TG_TRY(get_array(&r, h.weights_at, h.n_weights, sizeof *p.weights, "weights", &weights, e));
     TG_TRY(get_array(&r, h.outliers_at, h.n_outliers, sizeof *p.outliers, "outlier groups",
                      &outliers, e));
+    TG_TRY(get_unused(&r, &h, &unused, e));
     TG_TRY(get_array(&r, h.plans_at, h.n_plans, sizeof(plan_record), "plans", &records, e));
     tg_plan *plans = TG_ARENA_ARRAY(arena, tg_plan, h.n_plans);
     if (!plans) return tg_fail_nomem(e, sizeof *plans * (size_t)h.n_plans, "the table of plans");
@@ -232,6 +247,7 @@ tg_status tg_program_open(tg_program *out, tg_arena *arena, const void *block, s
     p.layers = layers;
     p.weights = weights;
     p.outliers = outliers;
+    p.unused = unused;
     p.plans = plans;
     TG_TRY(tg_program_check(&p, e));
     *out = p;

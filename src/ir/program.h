@@ -156,10 +156,12 @@ typedef struct tg_program {
     int32_t kv_type;     /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16, 2 bf16, 3 q8, 4 q16 */
     int32_t n_layers, n_weights, n_kv_groups, n_plans;
     int32_t n_outliers;    /* entries of `outliers` */
+    int32_t n_unused;      /* entries of `unused` */
     int64_t weights_bytes; /* size of the weight file */
     tg_kv_group kv_groups[TG_MAX_KV_GROUPS];
     const tg_layer *layers;         /* [n_layers] */
     const int32_t *outliers;        /* [n_outliers] lists of outlier groups, equal ones once */
+    const int32_t *unused;          /* [n_unused] ids below n_vocab, ascending, never sampled */
     const tg_weight_entry *weights; /* [n_weights], sorted by (role, layer) */
     const tg_plan *plans;           /* [n_plans], by kind, then by size */
 } tg_program;

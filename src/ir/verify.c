@@ -34,6 +34,7 @@ static tg_status check_numbers(const tg_program *p, tg_err *e)
         {"speculation", p->speculation, 0, TG_MAX_SPECULATION},
         {"activations", p->activations, 0, TG_ACTIVATIONS_INT16},
         {"kv_type", p->kv_type, 0, TG_N_KV_TYPES - 1},
+        {"n_unused", p->n_unused, 0, p->n_vocab - 1},
         {"n_layers", p->n_layers, 1, TG_MAX_LAYERS},
         {"n_weights", p->n_weights, 1, (int64_t)TG_W_COUNT * TG_MAX_LAYERS},
         {"n_kv_groups", p->n_kv_groups, 0, TG_MAX_KV_GROUPS},
@@ -43,6 +44,15 @@ static tg_status check_numbers(const tg_program *p, tg_err *e)
     for (size_t i = 0; i < TG_COUNT(rules); i++)
         if (!is_in(rules[i].n, rules[i].low, rules[i].high))
             return fail_number(e, rules[i].what, rules[i].n, rules[i].low, rules[i].high);
+    return TG_OK;
+}
+
+static tg_status check_unused(const tg_program *p, tg_err *e)
+{
+    for (int32_t i = 0; i < p->n_unused; i++)
+        if (!is_in(p->unused[i], i ? p->unused[i - 1] + 1 : 0, p->n_vocab - 1))
+            return tg_fail(e, TG_E_CORRUPT, "unused id %d is %d; ids ascend and end at %d", i,
+                           p->unused[i], p->n_vocab - 1);
     return TG_OK;
 }
 
@@ -414,6 +424,7 @@ static tg_status check_order(const tg_program *p, tg_err *e)
 tg_status tg_program_check(const tg_program *p, tg_err *e)
 {
     TG_TRY(check_numbers(p, e));
+    TG_TRY(check_unused(p, e));
     TG_TRY(check_weights(p, e));
     TG_TRY(check_groups(p, e));
     for (int32_t i = 0; i < p->n_plans; i++) {

@@ -116,6 +116,34 @@ static void the_images_of_a_step_follow_from_the_bucket(void **state)
     assert_int_equal(io.n_sampled, 2);
 }
 
+static void unused_ids_come_back(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {0, 3, 38}, falling[] = {3, 3}, beyond[] = {39};
+    const struct {
+        const int32_t *ids;
+        int32_t n;
+        bool is_right;
+    } cases[] = {{ids, 3, true}, {falling, 2, false}, {beyond, 1, false}};
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
+        handmade h;
+        size_t n;
+        tg_arena arena = {0};
+        tg_program p;
+        tg_err e = {0};
+        hand_make(&h);
+        h.program.unused = cases[i].ids;
+        h.program.n_unused = cases[i].n;
+        uint8_t *block = print(&h.program, &n);
+        tg_status s = tg_program_open(&p, &arena, block, n, &e);
+        assert_int_equal(s, cases[i].is_right ? TG_OK : TG_E_CORRUPT);
+        if (cases[i].is_right) assert_memory_equal(p.unused, ids, sizeof ids);
+        if (!cases[i].is_right && !strstr(e.msg, "unused id")) fail_msg("%s", e.msg);
+        tg_mem_free(block);
+        tg_arena_deinit(&arena);
+    }
+}
+
 /* One change that must be refused, and the words that say so. */
 typedef struct wrong {
     const char *words;
@@ -601,6 +629,7 @@ int main(void)
         cmocka_unit_test(a_weight_is_found_by_role_and_layer),
         cmocka_unit_test(the_smallest_plan_that_fits_is_found),
         cmocka_unit_test(the_images_of_a_step_follow_from_the_bucket),
+        cmocka_unit_test(unused_ids_come_back),
         cmocka_unit_test(what_a_device_could_not_trust_is_refused_by_name),
         cmocka_unit_test(a_block_cut_anywhere_is_refused),
         cmocka_unit_test(a_block_of_another_version_says_so),
