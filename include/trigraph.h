@@ -6,10 +6,10 @@
  * A tg_engine runs a model: it owns the KV pages, the worker threads and the steps. A tg_request is
  * one prompt on its way through an engine. Destroy them in the opposite order.
  *
- * Every pointer handed out is borrowed from the object named in its comment, except strings and
- * arrays that a comment calls yours, which go back through tg_free. Every call that can fail
- * returns tg_status and takes a tg_err last; NULL is allowed there. Text is UTF-8. Options structs
- * are zero for defaults.
+ * Every pointer that a call returns is borrowed from the object named in its comment, except
+ * strings and arrays that a comment calls yours, which go back through tg_free. Every call that can
+ * fail returns tg_status and takes a tg_err last; NULL is allowed there. Text is UTF-8. Options
+ * structs are zero for defaults.
  *
  * Threads: functions on a tg_model or a tg_text may be called from any thread at once. Of an
  * engine, tg_engine_submit and everything on requests may be called from any thread; tg_engine_step
@@ -40,9 +40,11 @@ TG_API void tg_free(void *p);
 
 typedef struct tg_export_options {
     const char *config_file;        /* JSON with the same names as below; options given here win */
-    int32_t batch;                  /* rows that run together; 1 */
-    int32_t max_length;             /* prompt plus answer of a row; the model's, at most 4096 */
-    const int32_t *context_buckets; /* tokens of a prompt step, ascending; 32, 128, 512 */
+    int32_t batch;                  /* sequences that run together; 0: 1 */
+    int32_t max_length;             /* tokens of a prompt and its completion; 0: the model's, at
+                                     * most 4096 */
+    const int32_t *context_buckets; /* [n_context_buckets] tokens of a prefill step, ascending;
+                                     * NULL: 32, 128, 512 */
     int32_t n_context_buckets;
     int32_t speculation;     /* K drafted tokens verified in a step; see has_speculation */
     bool has_speculation;    /* false: that of the config file, or 0 */
@@ -75,9 +77,9 @@ TG_CHECKED_API tg_status tg_export_preview(char **out, const char *source, const
 TG_CHECKED_API tg_status tg_cache_find(char **dir, const char *source, const tg_export_options *o,
                                        void (*note)(void *context, const char *line), tg_err *e);
 
-/* What is inside an artifact or a checkpoint, of which no weight is read: text for people or JSON.
- * Of a checkpoint also whether it will run here, exported with `o` (NULL: defaults), what stands in
- * the way if not, and the memory it needs; of an artifact `o` must be NULL. For a
+/* Describes an artifact or a checkpoint, as text for people or as JSON. Reads headers only, no
+ * weights. Of a checkpoint also whether it will run here, exported with `o` (NULL: defaults), what
+ * stands in the way if not, and the memory it needs; of an artifact `o` must be NULL. For a
  * checkpoint that will not run, *out is set all the same, and the status and *e are those of the
  * first obstacle. *out is yours. */
 TG_CHECKED_API tg_status tg_inspect(char **out, const char *path, const tg_export_options *o,
@@ -188,8 +190,8 @@ TG_CHECKED_API tg_status tg_text_print_token(char **spelling, const tg_text *t, 
 
 /* ---- chat */
 
-/* Templates by the names of their makers, "default" where there is no name; i below n_templates.
- * Borrowed. */
+/* Templates by the names that the checkpoint gives them, "default" where there is none; i below
+ * n_templates. Borrowed. */
 TG_API const char *tg_text_get_template_name(const tg_text *t, int32_t i);
 
 /* JSON texts, each NULL when there is none. */
@@ -259,8 +261,8 @@ typedef struct tg_engine_info {
 TG_API tg_engine_info tg_engine_get_info(const tg_engine *g);
 
 /* One step for the requests that are ready: a piece of a prompt, or a token for every running row.
- * *is_idle is set when there was nothing to do. A failure of one request is told to that request,
- * and is not a failure of the step. */
+ * *is_idle is set when there was nothing to do. A failure of one request is reported
+ * to that request and is not a failure of the step. */
 TG_CHECKED_API tg_status tg_engine_step(tg_engine *g, bool *is_idle, tg_err *e);
 /* Gives the engine a thread that steps by itself until tg_engine_stop. */
 TG_CHECKED_API tg_status tg_engine_start(tg_engine *g, tg_err *e);
@@ -277,7 +279,7 @@ typedef struct tg_sampling {
     float presence_penalty, frequency_penalty; /* [-2, 2] */
     int32_t top_k;                             /* 0: off */
     uint64_t seed;        /* same seed, same artifact, same request: same tokens, on any machine */
-    int32_t sample_index; /* tells apart several answers to one prompt under one seed */
+    int32_t sample_index; /* tells apart several completions of one prompt under one seed */
 } tg_sampling;
 
 /* The model's own recommendation (generation_config.json); {0} when it has none. */
@@ -286,23 +288,23 @@ TG_API tg_sampling tg_model_get_sampling(const tg_model *m);
 typedef enum tg_finish {
     TG_FINISH_NONE,   /* still going */
     TG_FINISH_STOP,   /* a stop token or stop string */
-    TG_FINISH_LENGTH, /* max_tokens, or the row is full */
+    TG_FINISH_LENGTH, /* max_tokens or max_length is reached */
     TG_FINISH_CANCELLED,
     TG_FINISH_ERROR
 } tg_finish;
 
 typedef struct tg_request_options {
     tg_sampling sampling;
-    int32_t max_tokens; /* 0: until the row is full */
+    int32_t max_tokens; /* 0: up to max_length */
     /* [n_stop] strings, none empty, that end the completion and are not part of it; copied. The
      * first to be complete ends it; of several complete at one byte the longest. */
     const char *const *stop;
     int32_t n_stop;
     bool ignore_eos;   /* do not end at the model's stop tokens */
     bool show_special; /* special tokens appear in the text */
-    /* A piece of text that is ready to print (whole characters), and the ids that came with it. May
-     * be NULL: then read with tg_request_read. Called on the stepping thread; true cancels the
-     * request. */
+    /* Called with text that is ready to print (whole characters), and the ids that came with it.
+     * May be NULL: then read with tg_request_read. Called on the stepping thread; true cancels
+     * the request. */
     bool (*on_text)(void *context, const char *text, size_t n_bytes, const int32_t *ids,
                     int32_t n_ids);
     void *context;
@@ -338,15 +340,17 @@ typedef struct tg_request_stats {
 } tg_request_stats;
 
 TG_API tg_request_stats tg_request_get_stats(const tg_request *r);
-/* The ids of the answer so far, borrowed until the next step; stop tokens are not among them. */
+/* The ids of the completion so far, borrowed until the next step; stop tokens are not among
+ * them. */
 TG_API const int32_t *tg_request_get_tokens(const tg_request *r, int32_t *n_tokens);
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* What one operation of a step has cost since the profile began. The seconds of one kind of step
- * sum to the time of its steps, waiting between threads included. Bytes and products are those that
- * the arithmetic needs: every weight once, and every visible key and value once a row. */
-typedef struct tg_cost {
+/* What one operation of a step has cost since the profile began. The seconds of all operations
+ * of one kind of step sum to the time of its steps, waiting between threads included. Bytes and
+ * products are those that the arithmetic needs: every weight once, and every visible key and
+ * value once a row. */
+typedef struct tg_op_cost {
     const char *step;   /* "context", "token" or "speculate"; static */
     const char *op;     /* "qkv", "attention", ...; static */
     const char *weight; /* the role of its first matrix, "" where it has none; static */
@@ -354,7 +358,7 @@ typedef struct tg_cost {
     int64_t n_tokens;   /* computed in them, of all rows */
     int64_t n_calls;    /* of the operation, in all of them */
     double seconds, n_bytes, n_products;
-} tg_cost;
+} tg_op_cost;
 
 enum { TG_MAX_COSTS = 128 }; /* no model has more kinds of operations */
 
@@ -363,33 +367,33 @@ enum { TG_MAX_COSTS = 128 }; /* no model has more kinds of operations */
 TG_CHECKED_API tg_status tg_engine_begin_profile(tg_engine *g, tg_err *e);
 TG_API void tg_engine_end_profile(tg_engine *g);
 /* Returns how many there are so far; writes at most n_max. */
-TG_API int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max);
+TG_API int32_t tg_engine_read_profile(tg_engine *g, tg_op_cost *costs, int32_t n_max);
 
-/* What the machine can do at this moment, by the engine's own threads and its tier's instructions:
- * what a step's bytes and products can be held against. */
-typedef struct tg_rates {
+/* Peak rates of this machine, measured now with the engine's own threads and its tier's
+ * instructions: the limits to compare a step's bytes and products with. */
+typedef struct tg_peak_rates {
     double read_bytes_per_s; /* of some memory over and over, each thread its own part of it */
     double products_per_s;   /* of 8-bit integers, added up; all threads */
     double round_trip_ns;    /* of a cache line between threads 0 and 1; 0 with one thread */
-} tg_rates;
+} tg_peak_rates;
 
 /* Takes about 50 ms, or reading memory [n_bytes] three times; memory is 64-byte aligned. From the
  * thread that may call tg_engine_step. */
-TG_API tg_rates tg_engine_measure_rates(tg_engine *g, const void *memory, size_t n_bytes);
+TG_API tg_peak_rates tg_engine_measure_rates(tg_engine *g, const void *memory, size_t n_bytes);
 
 /* Steps to be timed by themselves, over made-up tokens. A step of one token a row is what decoding
  * does; one of n tokens verifies n - 1 drafts in every row. */
-typedef struct tg_trial {
+typedef struct tg_step_trial {
     int32_t n_rows;          /* rows that take part, 1 to the model's batch */
     int32_t depth;           /* tokens that every row holds before each step */
     const int32_t *n_tokens; /* [n_cases] of a row and step: 1 to the model's speculation + 1 */
     int32_t n_cases;
     int32_t n_rounds; /* each round runs every case once, in turn */
-} tg_trial;
+} tg_step_trial;
 
 /* Milliseconds of every step, ms [n_rounds][n_cases]. TG_E_BUSY while a request is running; what
  * the rows had cached is forgotten. From the thread that may call tg_engine_step. */
-TG_CHECKED_API tg_status tg_engine_time_steps(tg_engine *g, const tg_trial *o, double *ms,
+TG_CHECKED_API tg_status tg_engine_time_steps(tg_engine *g, const tg_step_trial *o, double *ms,
                                               tg_err *e);
 
 /* ---- evaluation ------------------------------------------------------------------------------ */

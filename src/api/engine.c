@@ -337,7 +337,7 @@ static void *run_engine(void *arg)
     tg_engine *g = arg;
     for (;;) {
         bool is_idle;
-        /* What fails is told to the requests of the step. */
+        /* A failure is reported to every request in the step. */
         tg_status s = tg_engine_step(g, &is_idle, NULL);
         pthread_mutex_lock(&g->lock);
         while (s == TG_OK && is_idle && !g->inbox && !g->is_stopping)

@@ -20,7 +20,7 @@ void tg_engine_end_profile(tg_engine *g)
     pthread_mutex_unlock(&g->step_lock);
 }
 
-int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max)
+int32_t tg_engine_read_profile(tg_engine *g, tg_op_cost *costs, int32_t n_max)
 {
     tg_cpu_cost rows[TG_MAX_COSTS];
     pthread_mutex_lock(&g->step_lock);
@@ -29,7 +29,7 @@ int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max)
     TG_ASSERT(n <= TG_MAX_COSTS);
     for (int32_t i = 0; i < TG_MIN(n, n_max); i++) {
         const tg_cpu_cost *r = &rows[i];
-        costs[i] = (tg_cost){
+        costs[i] = (tg_op_cost){
             .step = tg_kind_name((tg_graph_kind)r->kind),
             .op = tg_op_get((tg_op)r->op)->name,
             .weight = r->role == TG_NONE ? "" : tg_weight_role_name((tg_weight_role)r->role),
@@ -44,19 +44,19 @@ int32_t tg_engine_read_profile(tg_engine *g, tg_cost *costs, int32_t n_max)
     return n;
 }
 
-tg_rates tg_engine_measure_rates(tg_engine *g, const void *memory, size_t n_bytes)
+tg_peak_rates tg_engine_measure_rates(tg_engine *g, const void *memory, size_t n_bytes)
 {
     pthread_mutex_lock(&g->step_lock);
     tg_cpu_rates r = tg_cpu_device_measure_rates(tg_exec_device(g->exec), memory, n_bytes);
     pthread_mutex_unlock(&g->step_lock);
-    return (tg_rates){r.read_bytes_per_s, r.products_per_s, r.round_trip_ns};
+    return (tg_peak_rates){r.read_bytes_per_s, r.products_per_s, r.round_trip_ns};
 }
 
 /* ---- steps of a chosen shape */
 
 typedef struct trial {
     tg_engine *engine;
-    const tg_trial *options;
+    const tg_step_trial *options;
     int32_t *tokens;          /* [rows][most tokens of a step] */
     tg_sample_params *params; /* greedy; as many as tokens */
     tg_exec_row *rows;
@@ -70,7 +70,7 @@ static int32_t make_id(const trial *t, int32_t row, int32_t position)
     return (int32_t)((x >> 33) % (uint64_t)t->engine->model->artifact->program.n_vocab);
 }
 
-static int32_t most_tokens(const tg_trial *o)
+static int32_t most_tokens(const tg_step_trial *o)
 {
     int32_t n = 1;
     for (int32_t i = 0; i < o->n_cases; i++)
@@ -78,7 +78,7 @@ static int32_t most_tokens(const tg_trial *o)
     return n;
 }
 
-static tg_status check_trial(const tg_program *p, const tg_trial *o, tg_err *e)
+static tg_status check_trial(const tg_program *p, const tg_step_trial *o, tg_err *e)
 {
     if (o->n_rows < 1 || o->n_rows > p->batch)
         return tg_fail(e, TG_E_LIMIT,
@@ -133,7 +133,7 @@ static tg_status fill_rows(trial *t, int32_t room, tg_err *e)
  * rejected. */
 static tg_status time_step(trial *t, int32_t n_tokens, double *ms, tg_err *e)
 {
-    const tg_trial *o = t->options;
+    const tg_step_trial *o = t->options;
     for (int32_t r = 0; r < o->n_rows; r++)
         set_row(t, r, o->depth, n_tokens, true, n_tokens);
     int64_t start = tg_time_ns();
@@ -147,7 +147,7 @@ static tg_status time_step(trial *t, int32_t n_tokens, double *ms, tg_err *e)
 
 static tg_status run_trial(trial *t, double *ms, tg_err *e)
 {
-    const tg_trial *o = t->options;
+    const tg_step_trial *o = t->options;
     const tg_program *p = &t->engine->model->artifact->program;
     int32_t room = TG_MAX(tg_program_max_tokens(p, TG_KIND_CONTEXT), most_tokens(o));
     TG_TRY(check_trial(p, o, e));
@@ -163,7 +163,7 @@ static tg_status run_trial(trial *t, double *ms, tg_err *e)
     return TG_OK;
 }
 
-tg_status tg_engine_time_steps(tg_engine *g, const tg_trial *o, double *ms, tg_err *e)
+tg_status tg_engine_time_steps(tg_engine *g, const tg_step_trial *o, double *ms, tg_err *e)
 {
     trial t = {.engine = g, .options = o};
     pthread_mutex_lock(&g->step_lock);

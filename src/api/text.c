@@ -104,7 +104,7 @@ static tg_status open_assets(tg_opened_text *x, const tg_checkpoint *c, tg_err *
     return blob.len ? open_tokenizer(&x->text, blob, e) : set_named_tokens(x->text.chat, c, e);
 }
 
-/* The checkpoint is closed again: the papers are copies. */
+/* The checkpoint is closed again: the assets are copies. */
 static tg_status open_source(tg_opened_text *x, const char *path, tg_err *e)
 {
     tg_checkpoint *c;

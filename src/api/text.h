@@ -9,7 +9,7 @@
 #include "token/run/tok.h"
 #include "trigraph.h"
 
-/* Everything is borrowed from the artifact or the papers that it was opened from, but what is
+/* Everything is borrowed from the artifact or the assets that it was opened from, except what is
  * parsed here. */
 struct tg_text {
     const char *path;        /* what messages name */

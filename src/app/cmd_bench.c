@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cmd_bench.c - speed, start-up and memory, as medians with their range.
  *
- * Loading is measured first and by itself, as often as the rest: an engine that is opened anew for
+ * Loading is measured first and by itself, as often as the rest: an engine that is opened again for
  * every prompt would pay its page faults inside the prompt. Then one run warms up, and the others
  * count. Memory is this process': finding the model, which may export it, happens in a child. */
 #include "app/command.h"
@@ -32,9 +32,9 @@ typedef enum tg_metric {
 static const struct {
     const char *key, *title;
 } metrics[TG_METRIC_COUNT] = {
-    [TG_METRIC_PROMPT] = {"prompt_tokens_per_s", "prompt, tokens/s"},
+    [TG_METRIC_PROMPT] = {"prompt_tokens_per_s", "prefill, tokens/s"},
     [TG_METRIC_DECODE] = {"decode_tokens_per_s", "decode, tokens/s"},
-    [TG_METRIC_TTFT] = {"ttft_ms", "first token, ms"},
+    [TG_METRIC_TTFT] = {"ttft_ms", "time to first token, ms"},
     [TG_METRIC_LOAD] = {"load_ms", "load, ms"},
     [TG_METRIC_RSS] = {"peak_rss_mb", "peak memory, MB"},
 };
@@ -43,7 +43,7 @@ static const struct {
 typedef struct lane {
     tg_request *request;
     int32_t *prompt; /* [depth + n_prompt] */
-    int32_t n_ids;   /* of the answer so far */
+    int32_t n_ids;   /* of the completion so far */
 } lane;
 
 typedef struct tg_bench {
@@ -58,8 +58,9 @@ typedef struct tg_bench {
     tg_arena arena;
 } tg_bench;
 
-/* Ids from all over the vocabulary, other ones for every run and row: a prompt seen before would be
- * found in the prefix cache and cost nothing. (A multiplicative hash; any spread will do.) */
+/* Ids from all over the vocabulary, other ones for every run and row: a prompt computed before
+ * would be found in the prefix cache and cost nothing. (A multiplicative hash; any spread will
+ * do.) */
 static void fill_prompts(tg_bench *b)
 {
     uint64_t run = ++b->n_filled;
@@ -102,7 +103,7 @@ static bool all_have_begun(const tg_bench *b)
     return true;
 }
 
-static int64_t count_answers(const tg_bench *b)
+static int64_t count_completed(const tg_bench *b)
 {
     int64_t n = 0;
     for (int32_t r = 0; r < b->n_rows; r++)
@@ -118,9 +119,9 @@ static tg_status run_steps(tg_bench *b, double *speed, tg_err *e)
     int64_t n_steps = 0, ns = 0;
     for (bool is_idle = false; !is_idle;) {
         bool is_decoding = all_have_begun(b);
-        int64_t before = count_answers(b), start = tg_time_ns();
+        int64_t before = count_completed(b), start = tg_time_ns();
         TG_TRY(tg_engine_step(b->session.engine, &is_idle, e));
-        if (is_decoding && count_answers(b) == before + b->n_rows) {
+        if (is_decoding && count_completed(b) == before + b->n_rows) {
             ns += tg_time_ns() - start;
             n_steps++;
         }
@@ -179,18 +180,18 @@ typedef struct speeds {
     double prompt, decode, ttft;
 } speeds;
 
-/* Rows take their turns at reading prompts: a short answer may be over before the last one begins,
- * and then there is no speed of all rows to report. */
+/* Batch rows read their prompts in turn: a short completion may be over before the last one begins,
+ * and then there is no speed of all of them to report. */
 static tg_status check_decoded(const tg_bench *b, double speed, tg_err *e)
 {
     if (!isnan(speed)) return TG_OK;
     return tg_fail(e, TG_E_LIMIT,
-                   "no step decoded all of --batch %" PRId32 ": some answers of %" PRId32
-                   " tokens were over before others began; take a larger -n",
+                   "no step decoded all of --batch %" PRId32 ": some completions of %" PRId32
+                   " tokens ended before others began; use a larger -n",
                    b->n_rows, b->n_gen);
 }
 
-/* A prompt and an answer in every row. */
+/* A prompt and a completion in every batch row. */
 static tg_status measure_run(tg_bench *b, bool is_profiled, speeds *x, tg_err *e)
 {
     fill_prompts(b);
@@ -256,21 +257,22 @@ static tg_status measure_roofline(tg_bench *b, tg_err *e)
     return TG_OK;
 }
 
-/* What cannot be measured is refused before anything is: a row that fills up would end the answer
- * early and the speed would be that of another length. */
+/* Refuses what cannot be measured before it begins: a full batch row would end the completion
+ * early, and the speed would be that of another length. */
 static tg_status check_shape(const tg_bench *b, const tg_args *a, tg_err *e)
 {
     const tg_model_info *m = &b->session.info;
     if ((int64_t)b->depth + b->n_prompt + b->n_gen > m->max_length)
         return tg_fail(e, TG_E_LIMIT,
                        "%" PRId32 " tokens before, a prompt of %" PRId32
-                       " and an answer of %" PRId32 " exceed the model's max-length of %" PRId32
-                       "; take smaller --depth, -p and -n, or export it with a larger --max-length",
+                       " and a completion of %" PRId32
+                       " exceed the model's context length of %" PRId32
+                       "; use smaller --depth, -p and -n, or export it with a larger --max-length",
                        b->depth, b->n_prompt, b->n_gen, m->max_length);
     if (b->n_rows > m->batch)
         return tg_fail(e, TG_E_LIMIT,
                        "--batch %" PRId32 " is more than the %" PRId32
-                       " rows the model was exported with; export it with --batch %" PRId32,
+                       " sequences the model was exported with; export it with --batch %" PRId32,
                        b->n_rows, m->batch, b->n_rows);
     if (a->is_set[TG_OPT_BENCH_VERIFY] && m->speculation == 0)
         return tg_fail(e, TG_E_LIMIT,
@@ -357,18 +359,18 @@ static void print_json(const tg_bench *b, tg_buf *out)
 static void print_table(const tg_bench *b, tg_buf *out)
 {
     tg_engine_info info = tg_engine_get_info(b->session.engine);
-    tg_buf_printf(out, "| %-18s | %10s | %10s | %10s |\n", "", "median", "min", "max");
-    tg_buf_add_cstr(out, "| ------------------ | ---------: | ---------: | ---------: |\n");
+    tg_buf_printf(out, "| %-23s | %10s | %10s | %10s |\n", "", "median", "min", "max");
+    tg_buf_add_cstr(out, "| ----------------------- | ---------: | ---------: | ---------: |\n");
     for (int m = 0; m < TG_METRIC_COUNT; m++) {
         const double *x = b->samples[m];
-        tg_buf_printf(out, "| %-18s | %10.2f | %10.2f | %10.2f |\n", metrics[m].title,
+        tg_buf_printf(out, "| %-23s | %10.2f | %10.2f | %10.2f |\n", metrics[m].title,
                       tg_median(x, b->n_runs), x[0], x[b->n_runs - 1]);
     }
     tg_buf_printf(out, "\n%s: ", tg_model_get_info(b->session.model).architecture);
-    if (b->n_rows > 1) tg_buf_printf(out, "%" PRId32 " rows, ", b->n_rows);
+    if (b->n_rows > 1) tg_buf_printf(out, "%" PRId32 " sequences, ", b->n_rows);
     if (b->depth > 0) tg_buf_printf(out, "depth %" PRId32 ", ", b->depth);
     tg_buf_printf(out,
-                  "prompt %" PRId32 ", answer %" PRId32 ", %" PRId32 " runs, %" PRId32
+                  "prefill %" PRId32 ", decode %" PRId32 ", %" PRId32 " runs, %" PRId32
                   " threads, %s, trigraph %s\n",
                   b->n_prompt, b->n_gen, b->n_runs, info.n_threads, info.cpu_tier, tg_version());
     if (b->verification.n_cases > 0) tg_verification_print(&b->verification, out);

@@ -2,7 +2,7 @@
  * cmd_chat.c - a conversation.
  *
  * The history is the list of messages; each turn renders all of it, and the engine finds the pages
- * of the part it has seen. Standard output gets the answers only, prompts and remarks go to
+ * of the part it has computed. Standard output gets completions only, prompts and remarks go to
  * standard error, so that a conversation can be scripted through a pipe. */
 #include "app/command.h"
 #include "app/completion.h"
@@ -23,12 +23,13 @@ typedef struct tg_chat {
     tg_request_options options;
     tg_term out;
     bool has_stats, is_over;
-    tg_buf system;              /* the system message; may be empty */
-    tg_buf messages;            /* as tg_prompt_render takes them */
-    size_t n_before_completion; /* bytes of messages up to the last answer; 0: nothing to repeat */
-    int32_t n_tokens;           /* prompt and answer of the last turn */
-    tg_edit *edit;              /* on a terminal; NULL elsewhere */
-    tg_buf pending;             /* read from a pipe, and not yet a line */
+    tg_buf system;   /* the system message; may be empty */
+    tg_buf messages; /* as tg_prompt_render takes them */
+    size_t
+        n_before_completion; /* bytes of messages up to the last completion; 0: nothing to repeat */
+    int32_t n_tokens;        /* prompt and completion of the last turn */
+    tg_edit *edit;           /* on a terminal; NULL elsewhere */
+    tg_buf pending;          /* read from a pipe, and not yet a line */
 } tg_chat;
 
 /* The next line of standard input without its newline, appended to `line`. */
@@ -97,9 +98,10 @@ static void clear_history(tg_chat *c)
     if (c->system.len) tg_prompt_add_message(&c->messages, "system", tg_buf_str(&c->system));
 }
 
-/* Answers the messages as they stand, and adds the answer to them. A conversation that became too
- * long, or any other failure, is said and leaves the history for the caller to mend. */
-static bool answer(tg_chat *c)
+/* Completes the messages as they stand, and adds the completion to them. A failure, such as a
+ * conversation that became too long, is reported and leaves the history for the caller to
+ * restore. */
+static bool complete(tg_chat *c)
 {
     tg_tokens prompt = {0};
     tg_completion x = {.out = &c->out};
@@ -114,19 +116,19 @@ static bool answer(tg_chat *c)
         c->n_tokens = prompt.n + x.stats.n_completion_tokens;
         if (x.stats.finish == TG_FINISH_CANCELLED) tg_say("stopped");
         if (x.stats.finish == TG_FINISH_LENGTH && !c->options.max_tokens)
-            tg_say("the window of %" PRId32 " tokens is full; /clear begins anew",
+            tg_say("the context of %" PRId32 " tokens is full; /clear starts over",
                    c->session.info.max_length);
         if (c->has_stats) tg_completion_say_stats(&c->session, &x.stats);
     } else {
-        tg_say_error(&e, s == TG_E_LIMIT ? "/clear forgets the conversation" : NULL);
+        tg_say_error(&e, s == TG_E_LIMIT ? "/clear removes the conversation" : NULL);
     }
     tg_completion_deinit(&x);
     tg_tokens_deinit(&prompt);
     return s == TG_OK;
 }
 
-/* A message and its answer, or neither: what could not be answered (too long, a template that
- * refuses) leaves the history as it was, so that something else can be said. */
+/* A message and its completion, or neither: a message that failed (too long, a template that
+ * refuses it) leaves the history as it was, so that something else can be said. */
 static void take_message(tg_chat *c, tg_str text)
 {
     size_t before = c->messages.len, bad = tg_utf8_find_invalid(text);
@@ -135,7 +137,7 @@ static void take_message(tg_chat *c, tg_str text)
         return;
     }
     tg_prompt_add_message(&c->messages, "user", text);
-    if (!answer(c)) { /* as if it had not been said */
+    if (!complete(c)) { /* as if it had not been sent */
         c->messages.len = before;
         if (before) c->messages.ptr[before] = 0;
     }
@@ -155,15 +157,15 @@ static void forget(tg_chat *c, const char *rest)
 {
     (void)rest;
     clear_history(c);
-    tg_say("the conversation is forgotten");
+    tg_say("the conversation is cleared");
 }
 
-/* The last answer is taken off and asked for again; if that fails it is put back. */
-static void repeat_answer(tg_chat *c, const char *rest)
+/* The last completion is removed and drawn again; if that fails it is put back. */
+static void repeat_completion(tg_chat *c, const char *rest)
 {
     (void)rest;
     if (!c->n_before_completion) {
-        tg_say("there is no answer to repeat yet");
+        tg_say("there is no completion to repeat yet");
         return;
     }
     size_t whole = c->messages.len;
@@ -171,12 +173,12 @@ static void repeat_answer(tg_chat *c, const char *rest)
     c->messages.len = c->n_before_completion;
     c->messages.ptr[c->messages.len] = 0;
     c->options.sampling.sample_index++; /* another draw under the same seed */
-    if (answer(c)) return;
+    if (complete(c)) return;
     c->messages.ptr[c->messages.len] = kept;
     c->messages.len = whole;
 }
 
-/* 16 MiB is more text than any window holds; the engine says how many tokens are too many. */
+/* 16 MiB is more text than any context holds; the engine says how many tokens are too many. */
 static void send_file(tg_chat *c, const char *rest)
 {
     tg_buf text = {0};
@@ -195,8 +197,8 @@ static void set_system(tg_chat *c, const char *rest)
     tg_buf_clear(&c->system);
     tg_buf_add_cstr(&c->system, rest);
     clear_history(c);
-    tg_say(*rest ? "the system message is set, and the conversation begins anew"
-                 : "no system message, and the conversation begins anew");
+    tg_say(*rest ? "the system message is set; the conversation starts over"
+                 : "no system message; the conversation starts over");
 }
 
 static void say_context(tg_chat *c, const char *rest)
@@ -209,7 +211,7 @@ static void toggle_stats(tg_chat *c, const char *rest)
 {
     (void)rest;
     c->has_stats = !c->has_stats;
-    tg_say("times are %s after each answer", c->has_stats ? "shown" : "not shown");
+    tg_say("times are %s after each completion", c->has_stats ? "shown" : "not shown");
 }
 
 static const struct {
@@ -217,12 +219,12 @@ static const struct {
     void (*run)(tg_chat *c, const char *rest);
 } slash_commands[] = {
     {"/help", "this list", print_commands},
-    {"/clear", "forget the conversation", forget},
-    {"/regen", "another answer to the last message", repeat_answer},
+    {"/clear", "clear the conversation", forget},
+    {"/regen", "another completion for the last message", repeat_completion},
     {"/read", "FILE: send a file as a message", send_file},
-    {"/system", "TEXT: set the system message and begin anew", set_system},
-    {"/ctx", "how much of the window is used", say_context},
-    {"/stats", "show times after each answer, or stop showing them", toggle_stats},
+    {"/system", "TEXT: set the system message and start over", set_system},
+    {"/ctx", "how much of the context is used", say_context},
+    {"/stats", "show times after each completion, or stop showing them", toggle_stats},
     {"/exit", "leave (also /quit, /bye, ctrl-D)", leave},
     {"/quit", NULL, leave},
     {"/bye", NULL, leave},
@@ -236,7 +238,7 @@ static void print_commands(tg_chat *c, const char *rest)
         if (slash_commands[i].help)
             tg_say("%-8s %s", slash_commands[i].name, slash_commands[i].help);
     tg_say("\"\"\" before and after a message of several lines, or \\ at the end of a line");
-    tg_say("ctrl-C stops an answer");
+    tg_say("ctrl-C stops a completion");
 }
 
 /* A line that begins with a slash is never sent to the model: a mistyped command would otherwise
@@ -266,7 +268,7 @@ static bool take_interrupt(tg_chat *c)
     return true;
 }
 
-/* Reads, answers, until somebody leaves or stops reading. A signal that came while an answer ran
+/* Reads and completes until the user leaves or the reader goes away. A signal during a completion
  * has done its work by ending it, if it was ctrl-C. */
 static void converse(tg_chat *c)
 {
@@ -281,7 +283,7 @@ static void converse(tg_chat *c)
             run_slash(c, text);
         else if (text[strspn(text, " \t\r\n")])
             take_message(c, tg_buf_str(&message));
-        if (tg_signal_find() == SIGINT) tg_signal_take(); /* it stopped the answer */
+        if (tg_signal_find() == SIGINT) tg_signal_take(); /* it stopped the completion */
         if (tg_signal_find()) break;
     }
     tg_buf_deinit(&message);
@@ -293,7 +295,7 @@ static tg_status start(tg_chat *c, tg_err *e)
     TG_TRY(tg_session_open(&c->session, c->args, true, e));
     if (!c->session.text_info.has_tokenizer || !c->session.text_info.n_templates)
         return tg_fail(e, TG_E_UNSUPPORTED,
-                       "%s has no %s, so there is no conversation; generate --raw continues a text",
+                       "%s has no %s, so chat cannot run; generate --raw continues a text",
                        c->args->operand,
                        c->session.text_info.has_tokenizer ? "chat template" : "tokenizer");
     if (c->args->is_set[TG_OPT_SYSTEM]) tg_buf_add_cstr(&c->system, c->args->text[TG_OPT_SYSTEM]);

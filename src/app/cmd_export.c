@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cmd_export.c - a checkpoint becomes an artifact; or only a plan, or a graph, on paper. */
+ * cmd_export.c - a checkpoint becomes an artifact; with --dry-run or --dump-ir only text. */
 #include "app/command.h"
 #include "app/term.h"
 #include "base/os.h"
@@ -26,7 +26,7 @@ static tg_export_options take_options(const tg_args *a, tg_progress *progress)
     return o;
 }
 
-/* The same options for paper and for disk, so that a plan that was read is the plan that is
+/* The same options for the preview and for disk, so that a plan that was read is the plan that is
  * made. */
 int tg_run_export(const tg_args *a)
 {

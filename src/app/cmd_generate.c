@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cmd_generate.c - one prompt, one answer.
+ * cmd_generate.c - one prompt, one completion.
  *
  * The prompt is read and checked before the model is looked for: a mistyped file name should not
  * cost an export. With --json nothing is printed until the end, and then one object; without, the
- * answer streams, and a newline ends it if the model did not. */
+ * completion streams, and a newline ends it if the model did not. */
 #include "app/command.h"
 #include "app/completion.h"
 #include "app/input.h"
@@ -23,7 +23,7 @@ typedef struct tg_generation {
     double tokenize_ms;
 } tg_generation;
 
-/* A shell ends what it pipes with a newline that nobody meant. */
+/* A shell ends what it pipes with a newline that is not part of the prompt. */
 static void drop_last_newline(tg_input *in, const tg_args *a)
 {
     if (a->is_set[TG_OPT_PROMPT] || !in->text.len || in->text.ptr[in->text.len - 1] != '\n') return;

@@ -15,10 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Far more than any window holds, and little enough to be parsed at once. */
+/* Far more than any context length, and little enough to be parsed at once. */
 enum { MAX_BYTES = 64 << 20 };
 
-/* Keys of a request that make its prompt, and behind them those that only concern the answer. */
+/* Keys of a request that make its prompt, and behind them those that only concern sampling. */
 static const char *const request_keys[] = {
     "messages",
     "tools",

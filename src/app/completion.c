@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * completion.c - from a prompt to an answer.
+ * completion.c - from a prompt to its completion.
  *
  * Messages are kept as the JSON text that tg_text_render_chat takes, because that is the only form
  * in which they are ever needed: a list that grows at its end and is cut back to a length when a
@@ -52,8 +52,8 @@ static uint64_t draw_seed(void)
     return seed;
 }
 
-/* Nobody asked for what follows on the command line, so it is said: with the values, the seed that
- * makes it happen again, and the way out. */
+/* The command line did not ask for sampling, so a line reports it: the values, the seed that
+ * repeats it, and how to turn it off. */
 static void say_sampling(const tg_sampling *p)
 {
     tg_buf b = {0};
@@ -107,7 +107,7 @@ tg_request_options tg_completion_options(const tg_session *s, const tg_args *a)
     };
 }
 
-/* Keeps the piece, shows it, and asks to end when a signal came or nobody reads any more. A
+/* Keeps the piece, shows it, and asks to end when a signal came or the reader closed the pipe. A
  * piece is whole characters, so what is printed is valid UTF-8 at any moment. */
 static bool take_text(void *context, const char *text, size_t n_bytes, const int32_t *ids,
                       int32_t n_ids)
@@ -138,7 +138,7 @@ tg_status tg_completion_run(tg_completion *x, tg_session *s, const int32_t *ids,
     return tg_buf_check(&x->text, e);
 }
 
-/* The request refers to the callback's context, which is the answer: it goes first. */
+/* The request refers to the completion as its callback's context: it goes first. */
 void tg_completion_deinit(tg_completion *x)
 {
     tg_request_free(x->request);
@@ -168,19 +168,19 @@ void tg_completion_say_stats(const tg_session *s, const tg_request_stats *stats)
 {
     tg_engine_info info = tg_engine_get_info(s->engine);
     tg_buf b = {0};
-    tg_buf_printf(&b, "prompt %" PRId32 " tokens", stats->n_prompt_tokens);
+    tg_buf_printf(&b, "prefill %" PRId32 " tokens", stats->n_prompt_tokens);
     if (stats->n_cached_tokens) tg_buf_printf(&b, " (%" PRId32 " cached)", stats->n_cached_tokens);
     tg_buf_printf(&b, " in %.0f ms", stats->prompt_ms);
     add_speed(&b, tg_completion_prompt_speed(stats));
-    tg_buf_printf(&b, "; answer %" PRId32 " tokens in %.0f ms", stats->n_completion_tokens,
+    tg_buf_printf(&b, "; decode %" PRId32 " tokens in %.0f ms", stats->n_completion_tokens,
                   stats->decode_ms);
     add_speed(&b, tg_completion_decode_speed(stats));
     if (stats->n_recomputed_tokens)
         tg_buf_printf(&b, "; %" PRId32 " tokens computed again with long rope factors",
                       stats->n_recomputed_tokens);
-    tg_say("%s; first token after %.0f ms; loaded in %.1f ms; %.0f MB at most; %" PRId32
-           " threads, %s",
+    tg_say("%s; first token after %.0f ms; loaded in %.1f ms; %.0f MB peak memory; %" PRId32
+           " thread%s, %s",
            tg_buf_cstr(&b), stats->ttft_ms, s->load_ms, (double)tg_memory_peak_bytes() / 1e6,
-           info.n_threads, info.cpu_tier);
+           info.n_threads, info.n_threads == 1 ? "" : "s", info.cpu_tier);
     tg_buf_deinit(&b);
 }

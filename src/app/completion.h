@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * completion.h - a prompt on its way to an answer: the template, the sampling, the running, the
+ * completion.h - a prompt on its way to a completion: the template, the sampling, the running, the
  * times.
  *
  * What generate and chat have in common. */

@@ -11,7 +11,7 @@
 /* Kinds in the engine's order, then by time: the first line is where to look. */
 static int compare(const void *a, const void *b)
 {
-    const tg_cost *x = a, *y = b;
+    const tg_op_cost *x = a, *y = b;
     int kind = strcmp(x->step, y->step);
     if (kind != 0) return kind;
     return (x->seconds < y->seconds) - (x->seconds > y->seconds);
@@ -19,7 +19,7 @@ static int compare(const void *a, const void *b)
 
 void tg_costs_take(tg_costs *c, tg_engine *g, const char *step)
 {
-    tg_cost fresh[TG_MAX_COSTS];
+    tg_op_cost fresh[TG_MAX_COSTS];
     int32_t n = tg_engine_read_profile(g, fresh, TG_MAX_COSTS);
     for (int32_t i = 0; i < n && c->n < TG_MAX_COSTS; i++)
         if (!step || strcmp(fresh[i].step, step) == 0) c->rows[c->n++] = fresh[i];
@@ -36,7 +36,7 @@ static double find_kind(const tg_costs *c, int32_t begin, int32_t *end)
 }
 
 /* What an operation is called: "matmul_add down". */
-static const char *print_name(const tg_cost *c, tg_buf *name)
+static const char *print_name(const tg_op_cost *c, tg_buf *name)
 {
     tg_buf_clear(name);
     tg_buf_printf(name, "%s%s%s", c->op, *c->weight ? " " : "", c->weight);
@@ -66,7 +66,7 @@ void tg_costs_print(const tg_costs *c, tg_buf *out)
         tg_buf_add_cstr(out, "| ------------------ | ------: | ---------: | -----: | -------: | "
                              "-------: |\n");
         for (int32_t i = begin; i < end; i++) {
-            const tg_cost *x = &c->rows[i];
+            const tg_op_cost *x = &c->rows[i];
             tg_buf_printf(out, "| %-18s | %5.1f %% | %10.1f | %6.0f |", print_name(x, &name),
                           100 * x->seconds / all, 1e6 * x->seconds / (double)n_steps,
                           (double)x->n_calls / (double)n_steps);
@@ -90,7 +90,7 @@ void tg_costs_report(const tg_costs *c, tg_buf *out)
         tg_report_add_real(out, "seconds", all);
         tg_report_begin(out, "operations");
         for (int32_t i = begin; i < end; i++) {
-            const tg_cost *x = &c->rows[i];
+            const tg_op_cost *x = &c->rows[i];
             tg_report_begin(out, print_name(x, &name));
             tg_report_add_int(out, "calls", x->n_calls);
             tg_report_add_real(out, "seconds", x->seconds);

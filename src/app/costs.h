@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * costs.h - a profile (tg_cost of trigraph.h) as people and programs read it. */
+ * costs.h - a profile (tg_op_cost of trigraph.h) as people and programs read it. */
 #ifndef TG_APP_COSTS_H
 #define TG_APP_COSTS_H
 
@@ -8,7 +8,7 @@
 
 /* The rows of one engine's profile, dearest first within a kind of step. */
 typedef struct tg_costs {
-    tg_cost rows[TG_MAX_COSTS];
+    tg_op_cost rows[TG_MAX_COSTS];
     int32_t n;
 } tg_costs;
 

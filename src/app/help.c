@@ -174,7 +174,7 @@ void tg_help_print_man(tg_buf *out, const char *version)
     }
     tg_buf_add_cstr(out, ".SH DESCRIPTION\nMODEL is an artifact made by \\fBexport\\fR, or a "
                          "source: a Hugging Face folder or a GGUF\nfile, which is exported once "
-                         "into the cache. Answers go to standard output, everything\nelse to "
+                         "into the cache. Completions go to standard output, everything\nelse to "
                          "standard error.\n.SH COMMANDS\n");
     for (int i = 0; i < TG_COMMAND_COUNT; i++) {
         tg_buf_printf(out, ".SS %s \\- ", tg_commands[i].name);

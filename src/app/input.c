@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* More text than any model's window, little enough to keep in memory. */
+/* More text than any model's context, little enough to keep in memory. */
 enum { MAX_BYTES = 1 << 30 };
 
 bool tg_input_is_given(const tg_args *a)

@@ -18,17 +18,17 @@ const tg_command tg_commands[TG_COMMAND_COUNT] = {
     [TG_COMMAND_EXPORT] = {"export", "SOURCE", "-o DIR [options]",
                            "compile a checkpoint into an artifact",
                            "SOURCE is a Hugging Face folder, a model folder of the hub's cache or "
-                           "a GGUF file. DIR appears whole when all is written, or not at all."},
+                           "a GGUF file. DIR appears when everything is written, or not at all."},
     [TG_COMMAND_GENERATE] =
-        {"generate", "MODEL", "-p TEXT [options]", "answer one prompt",
+        {"generate", "MODEL", "-p TEXT [options]", "complete one prompt",
          "The prompt becomes one user turn of the model's chat template; a model without one "
          "continues the text, and a line says so. Without -p, -f and --ids the prompt is read from "
-         "standard input. The answer is printed as it comes. Decoding is greedy unless an option "
+         "standard input. The completion is printed as it comes. Decoding is greedy unless an option "
          "or the model's own generation_config asks for sampling."},
     [TG_COMMAND_CHAT] = {"chat", "MODEL", "[options]", "a conversation in the terminal",
-                         "Ctrl-C stops the answer and not the program; Ctrl-D and /exit leave. "
-                         "/help lists what else can be typed. What was said before is not "
-                         "computed again."},
+                         "Ctrl-C stops the completion and not the program; Ctrl-D and /exit leave. "
+                         "/help lists the other commands. Earlier turns stay in the KV cache and "
+                         "are not computed again."},
     [TG_COMMAND_TOKENIZE] = {"tokenize", "MODEL", "-p TEXT [options]", "print the ids of a text",
                              "The ids include what the model's tokenizer adds to a text by itself, "
                              "and special tokens spelled in it are read as such. MODEL may lack "
@@ -43,25 +43,26 @@ const tg_command tg_commands[TG_COMMAND_COUNT] = {
         {"template", "MODEL", "-f FILE [options]", "print the prompt of a conversation",
          "FILE holds a list of messages, {\"role\", \"content\"} each, or the body of a chat request: "
          "an object with messages and maybe tools, documents, chat_template_kwargs and "
-         "add_generation_prompt; options win over it, and what only concerns the answer is "
+         "add_generation_prompt; options win over it, and keys that only concern sampling are "
          "ignored. The prompt is printed as it is, with no newline added. MODEL may lack weights: "
          "a folder with a template, or a *.jinja file alone."},
-    [TG_COMMAND_INSPECT] = {"inspect", "MODEL", "[options]",
-                            "say what a model holds and whether it will run",
-                            "MODEL is an artifact or a checkpoint. Of a checkpoint no weight is "
-                            "read; it is said whether it will run here, what stands in the way if "
-                            "not, and the memory that the shape and numbers of the options "
-                            "need."},
+    [TG_COMMAND_INSPECT] =
+        {"inspect", "MODEL", "[options]", "describe a model and say whether it will run",
+         "MODEL is an artifact or a checkpoint. Reads headers only, no weights. "
+         "For a checkpoint it reports whether the model will run here, with the "
+         "reason if not, and the memory that the batch, context length and types "
+         "of the options need."},
     [TG_COMMAND_EVAL] = {"eval", "MODEL", "-f FILE [options]", "measure a text's perplexity",
                          "The perplexity is exp of the mean negative log-likelihood of every token "
                          "after the first, added up in double precision. A text longer than the "
-                         "model's max-length is cut into windows of that length, and a line says "
+                         "context length is cut into windows of that length, and a line says "
                          "so."},
-    [TG_COMMAND_BENCH] = {"bench", "MODEL", "[options]", "measure speed and memory",
-                          "Speeds are tokens per second of the steps alone: tokenizing and loading "
-                          "are not in them. Each repetition has a prompt of its own, so that none "
-                          "finds another's cache. With --batch the first token is the last "
-                          "row's. Median, least and most are printed."},
+    [TG_COMMAND_BENCH] =
+        {"bench", "MODEL", "[options]", "measure speed and memory",
+         "Prefill and decode speeds are tokens per second of the steps alone, without "
+         "tokenizing and loading. Each repetition has its own prompt, so that none "
+         "reuses another's KV cache. With --batch the time to first token is that of "
+         "the last sequence. Prints median, minimum and maximum."},
 };
 
 const tg_option tg_options[TG_OPT_COUNT] = {
@@ -73,7 +74,7 @@ const tg_option tg_options[TG_OPT_COUNT] = {
 #undef TG_OPTION
 };
 
-/* Whether the option is one of the command's. */
+/* Whether the command has the option. */
 static bool is_on(const tg_option *o, tg_command_id c)
 {
     return o->commands & (1 << c);
@@ -90,8 +91,7 @@ static bool next_word(const char **list, char sep, tg_str *word)
     return true;
 }
 
-/* How much of `name`, where - and _ are one, the typed text covers: 0 not at all, 1 a beginning,
- * 2 all. */
+/* How much of `name` the typed text covers, - and _ being equal: 0 none, 1 a prefix, 2 all. */
 static int match_name(tg_str typed, tg_str name)
 {
     if (typed.len > name.len || typed.len == 0) return 0;
@@ -177,11 +177,10 @@ static tg_status parse_int(const tg_option *o, const char *value, int64_t *out, 
 {
     bool is_read = tg_parse_i64(value, out);
     if (!is_read && !is_whole(value))
-        return tg_fail(e, TG_E_ARGUMENT, "--%s takes a whole number, and '%s' is none", o->name,
-                       value);
+        return tg_fail(e, TG_E_ARGUMENT, "--%s must be a whole number (got '%s')", o->name, value);
     if (!is_read || (double)*out < o->min || (double)*out > o->max)
-        return tg_fail(e, TG_E_ARGUMENT, "--%s is %s, and must be from %.0f to %.0f", o->name,
-                       value, o->min, o->max);
+        return tg_fail(e, TG_E_ARGUMENT, "--%s must be between %.0f and %.0f (got %s)", o->name,
+                       o->min, o->max, value);
     return TG_OK;
 }
 
@@ -190,11 +189,12 @@ static tg_status parse_real(const tg_option *o, const char *value, double *out, 
 {
     bool is_open = o->type == TG_TYPE_FLOAT_BELOW;
     if (!tg_parse_f64(value, out) || !isfinite(*out))
-        return tg_fail(e, TG_E_ARGUMENT, "--%s takes a finite number, and '%s' is none", o->name,
-                       value);
+        return tg_fail(e, TG_E_ARGUMENT, "--%s must be a finite number (got '%s')", o->name, value);
     if (*out < o->min || *out > o->max || (is_open && *out >= o->max))
-        return tg_fail(e, TG_E_ARGUMENT, "--%s is %s, and must be from %g %s %g", o->name, value,
-                       o->min, is_open ? "to less than" : "to", o->max);
+        return tg_fail(e, TG_E_ARGUMENT,
+                       is_open ? "--%s must be at least %g and less than %g (got %s)"
+                               : "--%s must be between %g and %g (got %s)",
+                       o->name, o->min, o->max, value);
     return TG_OK;
 }
 
@@ -212,12 +212,13 @@ static tg_status parse_ints(tg_args *a, const tg_option *o, const char *value, t
         (void)snprintf(one, sizeof one, "%.*s", (int)TG_MIN(word.len, sizeof one - 1), word.ptr);
         TG_TRY(parse_int(o, one, &n, e));
         if (a->n_ints && n <= a->ints[a->n_ints - 1])
-            return tg_fail(e, TG_E_ARGUMENT, "--%s is %s, and must ascend: %" PRId64 " follows %d",
-                           o->name, value, n, (int)a->ints[a->n_ints - 1]);
+            return tg_fail(e, TG_E_ARGUMENT,
+                           "--%s must be in ascending order, and %" PRId64 " follows %d (got %s)",
+                           o->name, n, (int)a->ints[a->n_ints - 1], value);
         a->ints[a->n_ints++] = (int32_t)n;
     }
     if (!a->n_ints || (rest && !*rest))
-        return tg_fail(e, TG_E_ARGUMENT, "--%s is '%s', and takes numbers separated by commas",
+        return tg_fail(e, TG_E_ARGUMENT, "--%s must be numbers separated by commas (got '%s')",
                        o->name, value);
     return TG_OK;
 }
@@ -229,8 +230,7 @@ static tg_status parse_choice(const tg_option *o, const char *value, tg_err *e)
     tg_str word;
     while (next_word(&rest, '|', &word))
         if (tg_str_is(word, value)) return TG_OK;
-    return tg_fail(e, TG_E_ARGUMENT, "--%s is '%s', and must be one of %s", o->name, value,
-                   o->value);
+    return tg_fail(e, TG_E_ARGUMENT, "--%s must be one of %s (got '%s')", o->name, o->value, value);
 }
 
 /* A repeated option: the last one counts, as everywhere; two of one group do not agree. */
@@ -242,7 +242,7 @@ static tg_status set_value(tg_args *a, int id, const char *value, tg_err *e)
     case TG_TYPE_TEXT: a->text[id] = value; break;
     case TG_TYPE_TEXTS:
         if (a->n_texts == TG_MAX_LIST)
-            return tg_fail(e, TG_E_ARGUMENT, "--%s is given more than %d times", o->name,
+            return tg_fail(e, TG_E_ARGUMENT, "--%s may be given at most %d times", o->name,
                            TG_MAX_LIST);
         if (!*value) return tg_fail(e, TG_E_ARGUMENT, "--%s is empty", o->name);
         a->texts[a->n_texts++] = value;
@@ -258,8 +258,8 @@ static tg_status set_value(tg_args *a, int id, const char *value, tg_err *e)
     }
     for (int i = 0; o->group && i < TG_OPT_COUNT; i++)
         if (i != id && a->is_set[i] && tg_options[i].group == o->group)
-            return tg_fail(e, TG_E_ARGUMENT, "--%s and --%s exclude each other", tg_options[i].name,
-                           o->name);
+            return tg_fail(e, TG_E_ARGUMENT, "--%s and --%s cannot be used together",
+                           tg_options[i].name, o->name);
     a->is_set[id] = true;
     return TG_OK;
 }

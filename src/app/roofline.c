@@ -35,7 +35,7 @@ static const char *find_placement(double ns)
 static void take_needs(tg_roofline *r, const tg_costs *c)
 {
     for (int32_t i = 0; i < c->n; i++) {
-        const tg_cost *x = &c->rows[i];
+        const tg_op_cost *x = &c->rows[i];
         double n_steps = (double)x->n_steps, n_full = (double)x->n_tokens / r->n_rows;
         if (strcmp(x->step, "context") == 0)
             r->prompt_products += x->n_products / (double)x->n_tokens;
@@ -80,14 +80,14 @@ void tg_roofline_deinit(tg_roofline *r)
 
 void tg_roofline_begin_run(tg_roofline *r, int32_t i, tg_engine *g)
 {
-    tg_rates now = tg_engine_measure_rates(g, r->buffer, r->cyclic_bytes);
+    tg_peak_rates now = tg_engine_measure_rates(g, r->buffer, r->cyclic_bytes);
     r->cyclic[i] = now.read_bytes_per_s;
     r->dots[i] = now.products_per_s;
 }
 
 void tg_roofline_end_run(tg_roofline *r, int32_t i, tg_engine *g, double decode, double prompt)
 {
-    tg_rates now = tg_engine_measure_rates(g, r->buffer, r->cyclic_bytes);
+    tg_peak_rates now = tg_engine_measure_rates(g, r->buffer, r->cyclic_bytes);
     double steps = decode / r->n_rows;
     r->cyclic[i] = (r->cyclic[i] + now.read_bytes_per_s) / 2;
     r->dots[i] = (r->dots[i] + now.products_per_s) / 2;
@@ -103,7 +103,7 @@ void tg_roofline_finish(tg_roofline *r, tg_engine *g)
     double *const columns[] = {r->cyclic,      r->dots,         r->decode,
                                r->prompt,      r->decode_share, r->decode_dots_share,
                                r->prompt_share};
-    tg_rates now = tg_engine_measure_rates(g, r->buffer, r->memory_bytes);
+    tg_peak_rates now = tg_engine_measure_rates(g, r->buffer, r->memory_bytes);
     r->n_threads = tg_engine_get_info(g).n_threads;
     r->memory_rate = now.read_bytes_per_s;
     r->round_trip_ns = now.round_trip_ns;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * term.c - saying things.
+ * term.c - what the program prints.
  *
- * Two streams with two rules. Standard output carries answers and is a contract: bytes in order,
- * nothing added, the first failure remembered. Standard error carries sentences to a person: one
- * write for a line, so that lines of the exporting child and of this process do not mix, and no
- * failure matters. No stdio on either: its buffers would hold an answer back.
+ * Two streams with two rules. Standard output carries completions and is a contract: bytes in
+ * order, nothing added, the first failure remembered. Standard error carries sentences to a person:
+ * one write for a line, so that lines of the exporting child and of this process do not mix, and no
+ * failure matters. No stdio on either: its buffers would hold text back.
  *
  * Whatever came out of a file (a name of a tensor, a word of a prompt) is escaped before it is
- * shown, since a message may quote bytes that somebody else chose. */
+ * shown, since a message may quote bytes from an untrusted file. */
 #include "app/term.h"
 
 #include "base/number.h"
@@ -114,11 +114,11 @@ void tg_say(const char *fmt, ...)
     say_line("trigraph: ", text);
 }
 
-/* Colour only where somebody looks and did not object (no-color.org). */
+/* Color only on a terminal and without NO_COLOR (no-color.org). */
 void tg_say_error(const tg_err *e, const char *hint)
 {
-    bool has_colour = isatty(STDERR_FILENO) && !tg_env_get(TG_ENV_NO_COLOR);
-    say_line(has_colour ? "trigraph: \033[1;31merror:\033[0m " : "trigraph: error: ", e->msg);
+    bool has_color = isatty(STDERR_FILENO) && !tg_env_get(TG_ENV_NO_COLOR);
+    say_line(has_color ? "trigraph: \033[1;31merror:\033[0m " : "trigraph: error: ", e->msg);
     if (hint && *hint) say_line("hint: ", hint);
 }
 

@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- * term.h - what the program says: answers on standard output, everything else on standard error.
+/* SPDX-License-Identifier: Apache-2.0 term.h - what the program prints: completions on standard
+ * output, everything else on standard error.
  *
- * Output is unbuffered: a piece of an answer is seen when it is known. The first failure of a
+ * Output is unbuffered: text is seen as soon as it is known. The first failure of a
  * write stays; a reader that went away is no error to talk about, only a reason to stop. */
 #ifndef TG_APP_TERM_H
 #define TG_APP_TERM_H
@@ -34,7 +34,7 @@ TG_PRINTF(1, 2) void tg_say(const char *fmt, ...);
 void tg_say_error(const tg_err *e, const char *hint);
 
 /* What a command returns: says the error of a failed status; knows that a signal was the reason
- * for TG_E_CANCELLED, and that nobody is told about a closed pipe. `out` may be NULL. */
+ * for TG_E_CANCELLED, and keeps quiet about a closed pipe. `out` may be NULL. */
 int tg_exit_code(tg_status s, const tg_err *e, const tg_term *out);
 /* Says what is wrong with the command line; the hint names the command's help. */
 TG_PRINTF(2, 3) int tg_exit_usage(const char *command, const char *fmt, ...);

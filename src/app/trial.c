@@ -63,11 +63,11 @@ tg_status tg_verification_run(tg_verification *v, tg_session *s, int32_t n_rows,
     v->depth = depth;
     v->speculation = s->info.speculation;
     choose_cases(v);
-    tg_trial t = {.n_rows = n_rows,
-                  .depth = depth,
-                  .n_tokens = v->n_tokens,
-                  .n_cases = v->n_cases,
-                  .n_rounds = n_rounds + 1};
+    tg_step_trial t = {.n_rows = n_rows,
+                       .depth = depth,
+                       .n_tokens = v->n_tokens,
+                       .n_cases = v->n_cases,
+                       .n_rounds = n_rounds + 1};
     double *ms = TG_ARENA_ARRAY(&arena, double, (int64_t)(n_rounds + 1) * v->n_cases);
     double *column = TG_ARENA_ARRAY(&arena, double, n_rounds);
     tg_status status = TG_OK;
@@ -81,7 +81,7 @@ tg_status tg_verification_run(tg_verification *v, tg_session *s, int32_t n_rows,
 void tg_verification_print(const tg_verification *v, tg_buf *out)
 {
     tg_buf_printf(out, "\nsteps of several tokens a row, %" PRId32 " tokens before", v->depth);
-    if (v->n_rows > 1) tg_buf_printf(out, ", %" PRId32 " rows", v->n_rows);
+    if (v->n_rows > 1) tg_buf_printf(out, ", %" PRId32 " sequences", v->n_rows);
     tg_buf_printf(out, "\n\n| %-18s | %10s | %10s | %10s | %10s |\n", "tokens a row", "ms",
                   "to plain", "min", "max");
     tg_buf_add_cstr(out, "| ------------------ | ---------: | ---------: | ---------: | "

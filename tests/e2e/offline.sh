@@ -9,7 +9,7 @@ print(json.load(open(sys.argv[1]))[os.environ["QUESTION"]])' "$OFFLINE/answers.j
     tri generate exact.tg --temp 0 -p "$question"
     check "the tiny model answers as transformers: $question" cmp out expected
 done <questions
-check "of which there are several" test "$(wc -l <questions)" -ge 5
+check "and there are several questions" test "$(wc -l <questions)" -ge 5
 
 if unshare -rn true 2>/dev/null; then
     if [ "$BUILD" != "$ROOT/build" ]; then
@@ -23,6 +23,9 @@ if unshare -rn true 2>/dev/null; then
         json "$OFFLINE/answers.json" "d['$question']" >expected
         check "./run tells a tale without a network" cmp out expected
         check "and says which model it used" grep -q 'tests/tiny/offline' err
+        unshare -rn "$ROOT/run" "$question" >out 2>err
+        rc=$?
+        check "a plain word is the question" cmp out expected
         unshare -rn "$ROOT/run" >out 2>err
         rc=$?
         check "./run needs no question" test "$rc" -eq 0 -a -s out

@@ -96,7 +96,7 @@ cp "$TINY/tokenizer.json" plain
 refuses "a model without a template" 1 "plain: the model has no chat template" template plain -f hi.json
 tri template plain --list
 check "and its list is empty" test "$rc" -eq 0 -a ! -s out
-refuses "two inputs" 2 "exclude each other" template all.jinja -f hi.json --list
+refuses "two inputs" 2 "cannot be used together" template all.jinja -f hi.json --list
 
 mkdir -p several/additional_chat_templates
 echo 'default {{ messages[0].content }}' >several/chat_template.jinja

@@ -108,7 +108,7 @@ tri bench m.tg -p 16 -n 4 -r 3 --json
 check "bench --json has median, min and max of each" has_json out "[d[k][m] + 0.0 for k in
  'prompt_tokens_per_s decode_tokens_per_s ttft_ms load_ms peak_rss_mb'.split() for m in ('median', 'min', 'max')]"
 tri bench m.tg -p 16 -n 4 -r 1
-check "bench prints a table" grep -q '^| prompt, tokens/s' out
+check "bench prints a table" grep -q '^| prefill, tokens/s' out
 check "bench without --profile prints no operations" is_same "$(grep -c 'GMAC/s' out)" 0
 tri bench m.tg -p 16 -n 4 -r 1 --profile
 check "bench --profile prints what a token step costs" grep -q '^| glu_matmul gate .* %' out
@@ -144,7 +144,7 @@ check "bench --batch measures rows together" has_json out "[1 / (d['batch'] == 3
  and 3 * 15 <= d['profile']['context']['tokens'] <= 3 * 16 and d['profile']['token']['tokens'] == 3 * 23
  and sorted(d['verify']['tokens']) == list('12345678') and d['profile']['speculate']['tokens'] == 5 * 3 * 8)]"
 tri bench rows.tg -p 16 -n 24 -r 1 --batch 2 --depth 40
-check "bench names rows and depth" grep -q '^llama: 2 rows, depth 40, prompt 16, answer 24' out
+check "bench names rows and depth" grep -q '^llama: 2 sequences, depth 40, prefill 16, decode 24' out
 tri export "$TINY" -o small.tg --batch 3 --context-buckets 8
 refuses "a bench whose rows never decode together" 1 "no step decoded all of --batch 3: .* larger -n" bench small.tg -p 16 -n 2 -r 1 --batch 3
 check "peak memory is the program's, not that of who starts it" python3 -c 'import json, subprocess, sys

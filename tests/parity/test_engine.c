@@ -610,7 +610,7 @@ static void refused_memory_is_an_error_wherever_it_happens(void **state)
 /* Steps and tokens of one kind in a profile. */
 static void check_counts(tg_engine *g, const char *step, int64_t n_steps, int64_t n_tokens)
 {
-    tg_cost costs[TG_MAX_COSTS];
+    tg_op_cost costs[TG_MAX_COSTS];
     int32_t n = tg_engine_read_profile(g, costs, TG_MAX_COSTS), n_found = 0;
     assert_true(n > 0 && n <= TG_MAX_COSTS);
     for (int32_t i = 0; i < n; i++) {
@@ -631,7 +631,7 @@ static void measuring_counts_its_steps_and_changes_no_answer(void **state)
     tg_request_options o = {.max_tokens = 20};
     int32_t want[MAX], got[MAX], n_tokens[] = {1, 3, 5};
     double ms[4][3];
-    tg_trial t = {.n_rows = 3, .depth = 20, .n_tokens = n_tokens, .n_cases = 3, .n_rounds = 4};
+    tg_step_trial t = {.n_rows = 3, .depth = 20, .n_tokens = n_tokens, .n_cases = 3, .n_rounds = 4};
     open_fixture(&f, BATCH, 128);
     int32_t n = answer(&f, questions[0], &o, want);
     assert_int_equal(tg_engine_read_profile(f.engine, NULL, 0), 0);
@@ -651,7 +651,7 @@ static void measuring_counts_its_steps_and_changes_no_answer(void **state)
     close_fixture(&f);
 }
 
-static void refuse_trial(fixture *f, tg_trial t, tg_status status, const char *part)
+static void refuse_trial(fixture *f, tg_step_trial t, tg_status status, const char *part)
 {
     tg_err e = {0};
     double ms[8];
@@ -666,9 +666,9 @@ static void steps_that_cannot_be_timed_are_refused_with_their_number(void **stat
     tg_err e = {0};
     bool is_idle;
     int32_t ids[MAX], five[] = {5}, six[] = {6};
-    tg_trial t = {.n_rows = 3, .depth = 10, .n_tokens = five, .n_cases = 1, .n_rounds = 1};
+    tg_step_trial t = {.n_rows = 3, .depth = 10, .n_tokens = five, .n_cases = 1, .n_rounds = 1};
     open_fixture(&f, BATCH, 128);
-    tg_trial rows = t, tokens = t, deep = t;
+    tg_step_trial rows = t, tokens = t, deep = t;
     rows.n_rows = 4;
     tokens.n_tokens = six;
     deep.depth = 124;
@@ -691,7 +691,7 @@ static void what_a_machine_can_do_is_more_than_nothing(void **state)
     size_t n = 1 << 20;
     open_fixture(&f, 1, 128);
     void *memory = tg_mem_new(n);
-    tg_rates r = tg_engine_measure_rates(f.engine, memory, n);
+    tg_peak_rates r = tg_engine_measure_rates(f.engine, memory, n);
     assert_true(r.read_bytes_per_s > 1e6 && isfinite(r.read_bytes_per_s));
     assert_true(r.products_per_s > 1e6 && isfinite(r.products_per_s));
     assert_true(r.round_trip_ns > 0 && isfinite(r.round_trip_ns)); /* the fixture has two threads */

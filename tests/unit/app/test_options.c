@@ -107,31 +107,33 @@ static void an_unknown_option_names_the_nearest(void **state)
 static void a_value_out_of_range_names_the_limit(void **state)
 {
     (void)state;
-    check_refused(TG_COMMAND_GENERATE, "m -n 0", "--predict is 0, and must be from 1 to 16777216",
+    check_refused(TG_COMMAND_GENERATE, "m -n 0", "--predict must be between 1 and 16777216 (got 0)",
                   "");
-    check_refused(TG_COMMAND_GENERATE, "m -t 0", "--threads is 0, and must be from 1 to 1024", "");
-    check_refused(TG_COMMAND_GENERATE, "m --top-p 7", "--top-p is 7, and must be from 0 to 1", "");
+    check_refused(TG_COMMAND_GENERATE, "m -t 0", "--threads must be between 1 and 1024 (got 0)",
+                  "");
+    check_refused(TG_COMMAND_GENERATE, "m --top-p 7", "--top-p must be between 0 and 1 (got 7)",
+                  "");
     check_refused(TG_COMMAND_GENERATE, "m --min-p 1",
-                  "--min-p is 1, and must be from 0 to less than 1", "");
-    check_refused(TG_COMMAND_GENERATE, "m --temp nan",
-                  "--temp takes a finite number, and 'nan' is none", "");
-    check_refused(TG_COMMAND_GENERATE, "m --temp inf",
-                  "--temp takes a finite number, and 'inf' is none", "");
-    check_refused(TG_COMMAND_GENERATE, "m -n 1e3",
-                  "--predict takes a whole number, and '1e3' is none", "");
+                  "--min-p must be at least 0 and less than 1 (got 1)", "");
+    check_refused(TG_COMMAND_GENERATE, "m --temp nan", "--temp must be a finite number (got 'nan')",
+                  "");
+    check_refused(TG_COMMAND_GENERATE, "m --temp inf", "--temp must be a finite number (got 'inf')",
+                  "");
+    check_refused(TG_COMMAND_GENERATE, "m -n 1e3", "--predict must be a whole number (got '1e3')",
+                  "");
     /* Numbers that 64 bits do not hold are numbers all the same. */
     check_refused(TG_COMMAND_BENCH, "m --depth 99999999999999999999",
-                  "--depth is 99999999999999999999, and must be from 0 to 16777216", "");
+                  "--depth must be between 0 and 16777216 (got 99999999999999999999)", "");
     check_refused(TG_COMMAND_BENCH, "m --depth -99999999999999999999",
-                  "--depth is -99999999999999999999, and must be from 0 to 16777216", "");
+                  "--depth must be between 0 and 16777216 (got -99999999999999999999)", "");
     check_refused(TG_COMMAND_BENCH, "m --depth 99999999999999999999x",
-                  "--depth takes a whole number, and '99999999999999999999x' is none", "");
+                  "--depth must be a whole number (got '99999999999999999999x')", "");
     check_refused(TG_COMMAND_EXPORT, "m --context-buckets 16,99999999999999999999",
-                  "--context-buckets is 99999999999999999999, and must be from 1 to 65536", "");
+                  "--context-buckets must be between 1 and 65536 (got 99999999999999999999)", "");
     check_refused(TG_COMMAND_EXPORT, "m --speculation 16",
-                  "--speculation is 16, and must be from 0 to 15", "");
+                  "--speculation must be between 0 and 15 (got 16)", "");
     check_refused(TG_COMMAND_EXPORT, "m --kv f64",
-                  "--kv is 'f64', and must be one of q16|f16|bf16|q8|f32", "");
+                  "--kv must be one of q16|f16|bf16|q8|f32 (got 'f64')", "");
 }
 
 static void a_list_of_buckets_ascends(void **state)
@@ -145,20 +147,23 @@ static void a_list_of_buckets_ascends(void **state)
     assert_int_equal(a.ints[0], 16);
     assert_int_equal(a.ints[1], 64);
     check_refused(TG_COMMAND_EXPORT, "m --context-buckets 64,16",
-                  "--context-buckets is 64,16, and must ascend: 16 follows 64", "");
+                  "--context-buckets must be in ascending order, and 16 follows 64 (got 64,16)",
+                  "");
     check_refused(TG_COMMAND_EXPORT, "m --context-buckets 0",
-                  "--context-buckets is 0, and must be from 1 to 65536", "");
+                  "--context-buckets must be between 1 and 65536 (got 0)", "");
     check_refused(TG_COMMAND_EXPORT, "m --context-buckets 16,",
-                  "--context-buckets is '16,', and takes numbers separated by commas", "");
+                  "--context-buckets must be numbers separated by commas (got '16,')", "");
     check_refused(TG_COMMAND_EXPORT, "m --context-buckets 16,,32",
-                  "--context-buckets takes a whole number, and '' is none", "");
+                  "--context-buckets must be a whole number (got '')", "");
 }
 
 static void options_that_exclude_each_other_are_named(void **state)
 {
     (void)state;
-    check_refused(TG_COMMAND_GENERATE, "m -p a -f b", "--prompt and --file exclude each other", "");
-    check_refused(TG_COMMAND_EVAL, "m --ids a -f b", "--ids and --file exclude each other", "");
+    check_refused(TG_COMMAND_GENERATE, "m -p a -f b", "--prompt and --file cannot be used together",
+                  "");
+    check_refused(TG_COMMAND_EVAL, "m --ids a -f b", "--ids and --file cannot be used together",
+                  "");
 }
 
 static void what_is_missing_or_too_much_is_named(void **state)
