@@ -271,8 +271,8 @@ static tg_status check_shape(const tg_bench *b, const tg_args *a, tg_err *e)
                        b->depth, b->n_prompt, b->n_gen, m->max_length);
     if (b->n_rows > m->batch)
         return tg_fail(e, TG_E_LIMIT,
-                       "--batch %" PRId32 " is more than the %" PRId32
-                       " sequences the model was exported with; export it with --batch %" PRId32,
+                       "--batch %" PRId32 " is more than the batch of %" PRId32
+                       " that the model was exported with; export it with --batch %" PRId32,
                        b->n_rows, m->batch, b->n_rows);
     if (a->is_set[TG_OPT_BENCH_VERIFY] && m->speculation == 0)
         return tg_fail(e, TG_E_LIMIT,

@@ -105,13 +105,13 @@ refuses "an id beyond the vocabulary, detokenized" 1 "99999999" detokenize m.tg 
 refuses "an empty text to evaluate" 1 "empty" eval m.tg -p ""
 refuses "logits into a folder that is not there" 1 "no/where" eval m.tg -p hi --logits no/where.npy
 check "no temporary is left" test -z "$(ls | grep tmp)"
-refuses "a bench longer than max-length" 1 "max-length of 32" bench m.tg -p 64 -n 8 -r 1
-refuses "a bench deeper than max-length" 1 "20 tokens before, a prompt of 8 and an answer of 8 exceed the model's max-length of 32" bench m.tg -d 20 -p 8 -n 8 -r 1
+refuses "a bench longer than max-length" 1 "context length of 32" bench m.tg -p 64 -n 8 -r 1
+refuses "a bench deeper than max-length" 1 "20 tokens before, a prompt of 8 and a completion of 8 exceed the model's context length of 32" bench m.tg -d 20 -p 8 -n 8 -r 1
 (
     ulimit -v 2000000 # what is too long is refused before it is made: 32 GB of prompts
-    refuses "a bench of rows far beyond max-length" 1 "exceed the model's max-length of 32" bench m.tg --batch 256 -d 16777216 -p 16777216
+    refuses "a bench of sequences far beyond max-length" 1 "exceed the model's context length of 32" bench m.tg --batch 256 -d 16777216 -p 16777216
 )
-refuses "a bench of more rows than the artifact's" 1 "--batch 2 is more than the 1 rows" bench m.tg --batch 2 -p 8 -n 8 -r 1
+refuses "a bench of more sequences than the artifact's" 1 "--batch 2 is more than the batch of 1" bench m.tg --batch 2 -p 8 -n 8 -r 1
 tri export "$TINY" -o plain.tg --max-length 32 --speculation 0
 tri export "$TINY" -o draft.tg --max-length 32 --speculation 4
 refuses "a bench of verification without speculation" 1 "export it with --speculation 7" bench plain.tg --verify -p 8 -n 8 -r 1
