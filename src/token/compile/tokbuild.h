@@ -59,6 +59,8 @@ typedef struct tg_tok_build {
 
 void tg_tok_build_init(tg_tok_build *b);
 void tg_tok_build_deinit(tg_tok_build *b);
+/* The error of n bytes that were refused. */
+TG_MUST_USE tg_status tg_tok_build_fail_memory(tg_err *e, size_t n);
 
 /* Room for a vocabulary of known size; others may follow. */
 TG_MUST_USE tg_status tg_tok_build_reserve(tg_tok_build *b, int32_t n, tg_err *e);
@@ -68,6 +70,14 @@ TG_MUST_USE tg_status tg_tok_build_add_token(tg_tok_build *b, int32_t id, tg_str
 /* Makes spellings findable, after the last model token. Of equal spellings the last counts. */
 TG_MUST_USE tg_status tg_tok_build_index(tg_tok_build *b, tg_err *e);
 int32_t tg_tok_build_find(const tg_tok_build *b, tg_str text); /* -1: none */
+
+/* Slots of a hash table of n keys, a power of two. At most half full: a miss, the usual answer,
+ * then looks at two slots on average. */
+uint32_t tg_tok_slots_size(size_t n);
+tg_tok_slot *tg_tok_slots_new(uint32_t size); /* empty; the caller frees it */
+/* Puts id under its key, or its spelling; a key already there gets the new id. */
+void tg_tok_slots_insert(tg_tok_slot *slots, uint32_t mask, const tg_tok_entry *entries,
+                         bool by_text, int32_t id);
 
 /* Announces how many merges may come, then takes them. */
 TG_MUST_USE tg_status tg_tok_build_begin_merges(tg_tok_build *b, size_t n, tg_err *e);
@@ -102,7 +112,7 @@ tg_str tg_tok_build_bytes_of(tg_tok_build *b, tg_str text);
 /* "<0x41>": the byte, or -1. Two hexadecimal digits of either case, nothing else. */
 int tg_tok_parse_byte(tg_str text);
 
-/* Appends the blob. */
+/* tokwrite.c: appends the blob. */
 TG_MUST_USE tg_status tg_tok_build_finish(tg_tok_build *b, tg_buf *blob, tg_err *e);
 
 /* The pattern of GPT-2, which ByteLevel means by use_regex. */

@@ -183,18 +183,18 @@ static void merge_by_scan(tg_tok_scratch *s)
 static tg_status merge_by_queue(tg_tok_scratch *s, int32_t n, tg_err *e)
 {
     int32_t i, rank;
-    tg_pairs_begin(&s->pairs);
+    tg_merge_queue_begin(&s->queue);
     for (i = 0; i < n; i++)
-        if (s->symbols[i].rank != NO_RANK) tg_pairs_push(&s->pairs, s->symbols[i].rank, i);
-    while (tg_pairs_pop(&s->pairs, &rank, &i)) {
+        if (s->symbols[i].rank != NO_RANK) tg_merge_queue_push(&s->queue, s->symbols[i].rank, i);
+    while (tg_merge_queue_pop(&s->queue, &rank, &i)) {
         if (s->symbols[i].rank != rank) continue;
         merge_with_next(s, i);
         int32_t prev = s->symbols[i].prev;
         if (prev >= 0 && s->symbols[prev].rank != NO_RANK)
-            tg_pairs_push(&s->pairs, s->symbols[prev].rank, prev);
-        if (s->symbols[i].rank != NO_RANK) tg_pairs_push(&s->pairs, s->symbols[i].rank, i);
+            tg_merge_queue_push(&s->queue, s->symbols[prev].rank, prev);
+        if (s->symbols[i].rank != NO_RANK) tg_merge_queue_push(&s->queue, s->symbols[i].rank, i);
     }
-    return s->pairs.is_failed ? tg_fail_nomem(e, (size_t)n * 16, "the pairs of a word") : TG_OK;
+    return s->queue.is_failed ? tg_fail_nomem(e, (size_t)n * 16, "the merges of a word") : TG_OK;
 }
 
 static tg_status merge_symbols(tg_tok_scratch *s, int32_t n, tg_err *e)

@@ -16,7 +16,7 @@
 
 #include "base/mem.h"
 #include "token/run/keytrie.h"
-#include "token/run/pairs.h"
+#include "token/run/mergequeue.h"
 #include "token/run/tok.h"
 #include "token/run/tokcache.h"
 #include "token/run/tokdfa.h"
@@ -324,7 +324,7 @@ typedef struct tg_tok_scratch {
     tg_regex_scratch regex;
     tg_bpe_symbol *symbols;
     size_t n_symbols; /* capacity */
-    tg_pairs pairs;
+    tg_merge_queue queue;
     uint32_t *dead;        /* a bit for each byte of a word */
     size_t n_dead;         /* capacity */
     tg_late_pair late[64]; /* pairs seen, each in the place of its hash */
@@ -342,9 +342,14 @@ typedef struct tg_tok_scratch {
     int32_t n_literal;
 } tg_tok_scratch;
 
+/* tokscratch.c */
 void tg_tok_scratch_deinit(tg_tok_scratch *s);
-/* Gives back all memory but what the next text of moderate length would only ask for again. */
-void tg_tok_scratch_trim(tg_tok_scratch *s);
+void tg_tok_scratch_free(tg_tok_scratch *s); /* of the heap; accepts NULL */
+/* One of the tokenizer's spares, or a new one; NULL when memory is refused. */
+tg_tok_scratch *tg_tok_scratch_take(const tg_tokenizer *t);
+/* Puts it among the spares, with no more memory than a text of moderate length needs, or frees it
+ * where there are enough. */
+void tg_tok_scratch_put_back(const tg_tokenizer *t, tg_tok_scratch *s);
 
 /* tok.c: tg_tokenizer_encode with memory that outlives the call; one tokenizer a scratch. After an
  * error it must be given back before it is used again. */
@@ -384,6 +389,8 @@ void tg_tok_emit(tg_tok_scratch *s, const tg_tok_view *v, int32_t id, int32_t be
 void tg_tok_locate(tg_tok_scratch *s, const tg_tok_view *v, int32_t begin, int32_t end);
 /* tok.c: the error of a model that has no token for those bytes, nor an unknown token. */
 TG_MUST_USE tg_status tg_tok_fail_unknown(const tg_tok_view *v, int32_t begin, tg_err *e);
+/* tokopen.c: the error of a damaged blob; `what` is the damaged part. */
+TG_MUST_USE tg_status tg_tok_fail_damaged(tg_err *e, const char *what);
 /* Which end of a text a token stands at. */
 enum { TG_TOK_AT_FIRST = 1, TG_TOK_AT_LAST = 2 };
 /* tok.c: what the token prints there. */
@@ -436,6 +443,12 @@ TG_INLINE tg_str tg_tok_key(const tg_tokenizer *t, int32_t id)
 {
     uint32_t a = t->key_at[id], b = t->key_at[id + 1];
     return a <= b && b <= t->n_key_bytes ? (tg_str){t->keys + a, b - a} : (tg_str){"", 0};
+}
+
+/* Whether the bytes lie inside the strings of steps and added tokens. */
+TG_INLINE bool tg_tok_is_string(const tg_tokenizer *t, uint32_t at, uint32_t n)
+{
+    return at <= t->n_string_bytes && n <= t->n_string_bytes - at;
 }
 
 /* Whether the byte continues a character of UTF-8. */

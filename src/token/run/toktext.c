@@ -12,50 +12,6 @@
 #include <string.h>
 #include <utf8proc.h>
 
-void tg_tok_scratch_deinit(tg_tok_scratch *s)
-{
-    for (size_t i = 0; i < TG_COUNT(s->text); i++) {
-        tg_buf_deinit(&s->text[i].bytes);
-        tg_spans_deinit(&s->text[i].origin);
-    }
-    for (size_t i = 0; i < TG_COUNT(s->words); i++)
-        tg_spans_deinit(&s->words[i]);
-    tg_spans_deinit(&s->matches);
-    tg_regex_scratch_deinit(&s->regex);
-    tg_mem_free(s->symbols);
-    tg_mem_free(s->path);
-    tg_mem_free(s->best);
-    tg_pairs_deinit(&s->pairs);
-    tg_mem_free(s->dead);
-    for (size_t i = 0; i < TG_COUNT(s->known); i++)
-        tg_word_cache_deinit(&s->known[i]);
-    *s = (tg_tok_scratch){0};
-}
-
-void tg_tok_scratch_trim(tg_tok_scratch *s)
-{
-    enum { KEPT_BYTES = 1 << 18 }; /* of each list */
-    for (size_t i = 0; i < TG_COUNT(s->text); i++) {
-        if (s->text[i].bytes.size > KEPT_BYTES) tg_buf_deinit(&s->text[i].bytes);
-        if (s->text[i].origin.size > KEPT_BYTES / sizeof(tg_span))
-            tg_spans_deinit(&s->text[i].origin);
-    }
-    for (size_t i = 0; i < TG_COUNT(s->words); i++)
-        if (s->words[i].size > KEPT_BYTES / sizeof(tg_span)) tg_spans_deinit(&s->words[i]);
-    if (s->matches.size > KEPT_BYTES / sizeof(tg_span)) tg_spans_deinit(&s->matches);
-    if (s->n_symbols > KEPT_BYTES / sizeof *s->symbols) {
-        tg_mem_free(s->symbols);
-        s->symbols = NULL;
-        s->n_symbols = 0;
-    }
-    if (s->n_dead > KEPT_BYTES / sizeof *s->dead) {
-        tg_mem_free(s->dead);
-        s->dead = NULL;
-        s->n_dead = 0;
-    }
-    if (s->pairs.size > KEPT_BYTES / sizeof *s->pairs.at) tg_pairs_deinit(&s->pairs);
-}
-
 /* ---- writing a new text */
 
 /* Where bytes [begin, end) of v came from in the input. */

@@ -158,7 +158,7 @@ static void compare_words(const vocab *v, const tg_tokenizer *t, int n_words)
         }
         assert_int_equal(ids.len, n_tokens);
     }
-    assert_null(scratch.pairs.at); /* no word was left to the queue */
+    assert_null(scratch.queue.at); /* no word was left to the queue */
     tg_tok_scratch_deinit(&scratch);
     tg_ids_deinit(&ids);
     tg_spans_deinit(&spans);
