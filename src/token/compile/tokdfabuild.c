@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tokdfabuild.c - from a pattern to the automaton's tables.
  *
- * Four steps. The pattern is read into a tree of sets, sequences, alternatives and repetitions.
- * PCRE2 says which characters each set holds; characters that no set tells apart are one class.
- * The tree becomes a program of few kinds of instructions, as for an engine that keeps a list of
- * places. Each list that can occur, with the class read next, is a row of the table.
+ * Four steps. The pattern is read into a tree (pattern.h). PCRE2 says which characters each set
+ * holds; characters that no set tells apart are one class. The tree becomes a program of few kinds
+ * of instructions, as for an engine that keeps a list of places. Each list that can occur, with the
+ * class read next, is a row of the table.
  *
  * "Preferred" is the order in which a backtracking engine tries: a list keeps its places in that
  * order, and since the same place later in the list can only repeat what the first one does, it is
@@ -12,6 +12,7 @@
 #include "token/compile/tokdfabuild.h"
 
 #include "base/mem.h"
+#include "token/compile/pattern.h"
 #include "token/run/tok.h"
 #include "token/run/tokregex.h"
 
@@ -19,43 +20,15 @@
 
 /* Beyond these a pattern is no pre-tokenizer's. */
 enum {
-    MAX_NODES = 1024,
-    MAX_SETS = 64,
     MAX_CLASSES = 250,
     MAX_INSTRUCTIONS = 2000,
     MAX_STATES = 2048,
-    MAX_DEPTH = 100,
     N_CODE_POINTS = 0x110000,
     SURROGATES = 0xd800,
     N_SURROGATES = 0x800
 };
 
-/* ---- the tree */
-
-typedef enum node_kind {
-    NODE_SET,    /* one character of a set */
-    NODE_AHEAD,  /* nothing, if the next character is in the set; the end of the text is in none */
-    NODE_NOT,    /* nothing, if it is not */
-    NODE_CAT,    /* children one after the other */
-    NODE_CHOICE, /* children in the order of preference */
-    NODE_REPEAT  /* the child `least` to `most` times */
-} node_kind;
-
-enum { UNBOUNDED = -1 };
-
-typedef struct node {
-    node_kind kind;
-    int32_t set;
-    int32_t child, next; /* the first child; the next of the same parent; -1: none */
-    int32_t least, most;
-    bool is_lazy;
-    bool may_be_empty;
-} node;
-
-typedef struct set_name {
-    tg_str atom; /* as the pattern writes it */
-    char flags[4];
-} set_name;
+enum { NONE = -1 };
 
 typedef enum operation { OP_SET, OP_AHEAD, OP_NOT, OP_SPLIT, OP_MATCH } operation;
 
@@ -66,17 +39,10 @@ typedef struct instruction {
 } instruction;
 
 typedef struct builder {
-    tg_str in;
-    size_t i;
-    bool has_i, has_s; /* (?i), (?s): in force at `i` */
-    int depth;
-    node nodes[MAX_NODES];
-    int32_t n_nodes;
-    set_name names[MAX_SETS];
-    int32_t n_sets;
-    bool members[MAX_SETS][MAX_CLASSES + 1]; /* the classes of a set */
-    tg_spans changes;                        /* (code point, class): the class from there on */
-    int32_t n_classes;                       /* of characters; the end's class is this number */
+    tg_pattern pattern;
+    bool members[TG_PATTERN_MAX_SETS][MAX_CLASSES + 1]; /* the classes of a set */
+    tg_spans changes;  /* (code point, class): the class from there on */
+    int32_t n_classes; /* of characters; the end's class is this number */
     instruction code[MAX_INSTRUCTIONS];
     int32_t n_code;
     int32_t *places; /* of all states, one list behind the other */
@@ -86,257 +52,6 @@ typedef struct builder {
     uint16_t *next; /* [n_states][n_classes + 1] states; then cells */
     tg_err *e;
 } builder;
-
-/* Readers return the index of a node, or one of these. */
-enum { NONE = -1, REFUSED = -2 };
-
-static int32_t add_node(builder *b, node n)
-{
-    if (b->n_nodes == MAX_NODES) return REFUSED;
-    b->nodes[b->n_nodes] = n;
-    return b->n_nodes++;
-}
-
-static char peek(const builder *b, size_t ahead)
-{
-    return b->i + ahead < b->in.len ? b->in.ptr[b->i + ahead] : '\0';
-}
-
-static bool take(builder *b, const char *word)
-{
-    size_t n = strlen(word);
-    if (b->in.len - b->i < n || memcmp(b->in.ptr + b->i, word, n) != 0) return false;
-    b->i += n;
-    return true;
-}
-
-static bool is_letter_or_digit(char c)
-{
-    return ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c >= '0' && c <= '9');
-}
-
-/* The bytes of the atom for one character at b->i: a set, an escape, a dot or a character; 0 when
- * what stands there is none. Whether PCRE2 understands it is found out when it is asked. */
-static size_t atom_length(const builder *b)
-{
-    char c = peek(b, 0);
-    if (c == '[') {
-        size_t n = peek(b, 1) == '^' ? 2 : 1;
-        if (peek(b, n) == ']') n++; /* the first ] is literal */
-        for (; b->i + n < b->in.len; n++) {
-            if (peek(b, n) == '\\')
-                n++;
-            else if (peek(b, n) == ']')
-                return n + 1;
-        }
-        return 0;
-    }
-    if (c == '\\') {
-        char kind = peek(b, 1);
-        if (kind > ' ' && kind < 0x7f && (!is_letter_or_digit(kind) || strchr("nrtf", kind)))
-            return 2;
-        if (!kind || !strchr("pPx", kind) || peek(b, 2) != '{') return 0;
-        for (size_t n = 3; b->i + n < b->in.len; n++)
-            if (peek(b, n) == '}') return n + 1;
-        return 0;
-    }
-    int32_t cp;
-    if (!c || strchr("()|*+?^${", c)) return 0;
-    return (size_t)tg_utf8_decode(b->in.ptr + b->i, b->in.len - b->i, &cp);
-}
-
-/* The number of the set of an atom under the options in force; equal spellings are one set. */
-static int32_t find_set(builder *b, tg_str atom)
-{
-    set_name name = {.atom = atom};
-    size_t n = 0;
-    if (b->has_i) name.flags[n++] = 'i';
-    if (b->has_s) name.flags[n++] = 's';
-    for (int32_t i = 0; i < b->n_sets; i++)
-        if (tg_str_is_equal(b->names[i].atom, atom) &&
-            memcmp(b->names[i].flags, name.flags, sizeof name.flags) == 0)
-            return i;
-    if (b->n_sets == MAX_SETS) return REFUSED;
-    b->names[b->n_sets] = name;
-    return b->n_sets++;
-}
-
-static int32_t read_atom(builder *b, node_kind kind)
-{
-    size_t n = atom_length(b);
-    if (n == 0) return REFUSED;
-    int32_t set = find_set(b, (tg_str){b->in.ptr + b->i, n});
-    b->i += n;
-    if (set < 0) return REFUSED;
-    return add_node(b, (node){.kind = kind,
-                              .set = set,
-                              .child = NONE,
-                              .next = NONE,
-                              .may_be_empty = kind != NODE_SET});
-}
-
-static int32_t read_choice(builder *b);
-
-/* Behind "(?": letters up to ':' or ')'. At the front of the pattern, ')' holds for all of it. */
-static bool read_options(builder *b)
-{
-    bool is_on = true;
-    for (;; b->i++) {
-        char c = peek(b, 0);
-        if (c == '-')
-            is_on = false;
-        else if (c == 'i')
-            b->has_i = is_on;
-        else if (c == 's')
-            b->has_s = is_on;
-        else
-            return c == ':';
-    }
-}
-
-static int32_t read_group(builder *b)
-{
-    if (take(b, "(?=") || take(b, "(?!")) {
-        node_kind kind = b->in.ptr[b->i - 1] == '=' ? NODE_AHEAD : NODE_NOT;
-        int32_t n = read_atom(b, kind);
-        return n >= 0 && take(b, ")") ? n : REFUSED;
-    }
-    /* The end of a line: a line feed comes next, or nothing. */
-    if (take(b, "(?m:$)")) {
-        int32_t set = find_set(b, TG_STR("[^\\n]"));
-        node n = {.kind = NODE_NOT, .set = set, .child = NONE, .next = NONE, .may_be_empty = true};
-        return set < 0 ? REFUSED : add_node(b, n);
-    }
-    bool had_i = b->has_i, had_s = b->has_s;
-    b->i++;
-    if (take(b, "?") && (!read_options(b) || !take(b, ":"))) return REFUSED;
-    int32_t n = read_choice(b);
-    if (n >= 0 && !take(b, ")")) n = REFUSED;
-    b->has_i = had_i;
-    b->has_s = had_s;
-    return n;
-}
-
-/* {n}, {n,} or {n,m} at b->i. */
-static bool read_interval(builder *b, int32_t *least, int32_t *most)
-{
-    int32_t number[2] = {0, 0};
-    int n_digits[2] = {0, 0}, k = 0;
-    for (b->i++;; b->i++) {
-        char c = peek(b, 0);
-        if (c == ',' && k == 0)
-            k = 1;
-        else if (c < '0' || c > '9')
-            break;
-        else if (++n_digits[k] > 3)
-            return false;
-        else
-            number[k] = number[k] * 10 + (c - '0');
-    }
-    if (!take(b, "}") || n_digits[0] == 0) return false;
-    *least = number[0];
-    *most = k == 0 ? number[0] : n_digits[1] ? number[1] : UNBOUNDED;
-    return *most == UNBOUNDED || *most >= *least;
-}
-
-static int32_t join(builder *b, node_kind kind, int32_t first, int32_t second)
-{
-    b->nodes[first].next = second;
-    bool is_empty[2] = {b->nodes[first].may_be_empty, b->nodes[second].may_be_empty};
-    return add_node(b, (node){.kind = kind,
-                              .child = first,
-                              .next = NONE,
-                              .may_be_empty = kind == NODE_CAT ? is_empty[0] && is_empty[1]
-                                                               : is_empty[0] || is_empty[1]});
-}
-
-/* Never giving back means that none follows: so much for a single set. One that gives way once
- * taken has but the choice to take it, or to see that none is there. */
-static int32_t add_possessive(builder *b, int32_t repeat)
-{
-    const node *r = &b->nodes[repeat], *x = &b->nodes[r->child];
-    if (x->kind != NODE_SET || (r->most != UNBOUNDED && (r->least != 0 || r->most != 1)))
-        return REFUSED;
-    node behind = {
-        .kind = NODE_NOT, .set = x->set, .child = NONE, .next = NONE, .may_be_empty = true};
-    bool is_one = r->most == 1;
-    int32_t first = is_one ? r->child : repeat, second = add_node(b, behind);
-    return second < 0 ? REFUSED : join(b, is_one ? NODE_CHOICE : NODE_CAT, first, second);
-}
-
-static int32_t read_repeated(builder *b)
-{
-    int32_t n = peek(b, 0) == '(' ? read_group(b) : read_atom(b, NODE_SET);
-    if (n < 0) return n;
-    node r = {.kind = NODE_REPEAT, .child = n, .next = NONE};
-    char c = peek(b, 0);
-    if (c == '*' || c == '+' || c == '?') {
-        r.least = c == '+';
-        r.most = c == '?' ? 1 : UNBOUNDED;
-        b->i++;
-    } else if (c == '{') {
-        if (!read_interval(b, &r.least, &r.most)) return REFUSED;
-    } else {
-        return n;
-    }
-    /* What PCRE2 does with turns of a loop that take nothing is its own affair. */
-    if (b->nodes[n].may_be_empty) return REFUSED;
-    r.may_be_empty = r.least == 0;
-    bool is_possessive = take(b, "+");
-    r.is_lazy = !is_possessive && take(b, "?");
-    int32_t repeat = add_node(b, r);
-    return repeat >= 0 && is_possessive ? add_possessive(b, repeat) : repeat;
-}
-
-static int32_t read_sequence(builder *b)
-{
-    node cat = {.kind = NODE_CAT, .child = NONE, .next = NONE, .may_be_empty = true};
-    int32_t last = NONE;
-    while (b->i < b->in.len && peek(b, 0) != '|' && peek(b, 0) != ')') {
-        int32_t n = read_repeated(b);
-        if (n < 0) return n;
-        if (last < 0)
-            cat.child = n;
-        else
-            b->nodes[last].next = n;
-        cat.may_be_empty &= b->nodes[n].may_be_empty;
-        last = n;
-    }
-    return add_node(b, cat);
-}
-
-static int32_t read_choice(builder *b)
-{
-    if (++b->depth > MAX_DEPTH) return REFUSED;
-    node choice = {.kind = NODE_CHOICE, .child = NONE, .next = NONE};
-    int32_t last = NONE;
-    do {
-        int32_t n = read_sequence(b);
-        if (n < 0) return n;
-        if (last < 0)
-            choice.child = n;
-        else
-            b->nodes[last].next = n;
-        choice.may_be_empty |= b->nodes[n].may_be_empty;
-        last = n;
-    } while (take(b, "|"));
-    b->depth--;
-    return add_node(b, choice);
-}
-
-static int32_t read_pattern(builder *b)
-{
-    if (b->in.len > 1 && b->in.ptr[0] == '(' && b->in.ptr[1] == '?') { /* "(?i)" */
-        b->i = 2;
-        read_options(b);
-        if (b->i == 2 || !take(b, ")")) {
-            b->i = 0;
-            b->has_i = b->has_s = false;
-        }
-    }
-    int32_t root = read_choice(b);
-    return b->i == b->in.len ? root : REFUSED;
-}
 
 /* ---- characters of a set, by PCRE2 */
 
@@ -371,7 +86,7 @@ static tg_status ask_set(const builder *b, tg_str all, int32_t set, tg_spans *ru
     tg_buf pattern = {0};
     tg_regex *regex = NULL;
     tg_regex_scratch scratch = {0};
-    const set_name *name = &b->names[set];
+    const tg_pattern_set *name = &b->pattern.sets[set];
     /* Not a group: a repeated group would keep every turn on a stack. */
     if (name->flags[0]) tg_buf_printf(&pattern, "(?%s)", name->flags);
     tg_buf_printf(&pattern, "%.*s++", (int)name->atom.len, name->atom.ptr);
@@ -395,7 +110,7 @@ static tg_status ask_set(const builder *b, tg_str all, int32_t set, tg_spans *ru
 static bool split_classes(builder *b, int32_t set, const tg_spans *runs)
 {
     int32_t split[2][MAX_CLASSES]; /* outside, inside */
-    bool was_member[MAX_SETS][MAX_CLASSES + 1];
+    bool was_member[TG_PATTERN_MAX_SETS][MAX_CLASSES + 1];
     tg_spans old = b->changes;
     memset(split, -1, sizeof split);
     memcpy(was_member, b->members, sizeof was_member);
@@ -437,7 +152,7 @@ static tg_status make_classes(builder *b, bool *is_built)
     b->n_classes = 1;
     tg_spans_push(&b->changes, 0, 0);
     tg_status s = print_code_points(&all, b->e);
-    for (int32_t i = 0; i < b->n_sets && s == TG_OK && *is_built; i++) {
+    for (int32_t i = 0; i < b->pattern.n_sets && s == TG_OK && *is_built; i++) {
         tg_spans_clear(&runs);
         s = ask_set(b, tg_buf_str(&all), i, &runs);
         if (s == TG_E_UNSUPPORTED) {
@@ -467,7 +182,7 @@ static bool add_code(builder *b, instruction x)
 static bool emit(builder *b, int32_t k);
 
 /* The child, zero times or once; or, as a loop, any number of times. */
-static bool emit_optional(builder *b, const node *r, bool is_loop)
+static bool emit_optional(builder *b, const tg_pattern_node *r, bool is_loop)
 {
     int32_t split = b->n_code;
     if (!add_code(b, (instruction){.op = OP_SPLIT}) || !emit(b, r->child)) return false;
@@ -478,11 +193,11 @@ static bool emit_optional(builder *b, const node *r, bool is_loop)
     return true;
 }
 
-static bool emit_repeat(builder *b, const node *r)
+static bool emit_repeat(builder *b, const tg_pattern_node *r)
 {
     for (int32_t i = 0; i < r->least; i++)
         if (!emit(b, r->child)) return false;
-    if (r->most == UNBOUNDED) return emit_optional(b, r, true);
+    if (r->most == TG_PATTERN_UNBOUNDED) return emit_optional(b, r, true);
     /* x{0,2} is (x(x)?)?: each split goes to the end of all. */
     int32_t last = NONE;
     for (int32_t i = r->least; i < r->most; i++) {
@@ -498,11 +213,11 @@ static bool emit_repeat(builder *b, const node *r)
     return true;
 }
 
-static bool emit_choice(builder *b, const node *c)
+static bool emit_choice(builder *b, const tg_pattern_node *c)
 {
     int32_t last = NONE; /* of the jumps to the end */
-    for (int32_t k = c->child; k >= 0; k = b->nodes[k].next) {
-        bool is_last = b->nodes[k].next < 0;
+    for (int32_t k = c->child; k >= 0; k = b->pattern.nodes[k].next) {
+        bool is_last = b->pattern.nodes[k].next < 0;
         int32_t split = b->n_code;
         if (!is_last && !add_code(b, (instruction){.op = OP_SPLIT, .x = split + 1})) return false;
         if (!emit(b, k)) return false;
@@ -521,18 +236,18 @@ static bool emit_choice(builder *b, const node *c)
 
 static bool emit(builder *b, int32_t k)
 {
-    const node *n = &b->nodes[k];
+    const tg_pattern_node *n = &b->pattern.nodes[k];
     instruction x = {.set = n->set, .x = b->n_code + 1};
     switch (n->kind) {
-    case NODE_SET: x.op = OP_SET; return add_code(b, x);
-    case NODE_AHEAD: x.op = OP_AHEAD; return add_code(b, x);
-    case NODE_NOT: x.op = OP_NOT; return add_code(b, x);
-    case NODE_CAT:
-        for (int32_t c = n->child; c >= 0; c = b->nodes[c].next)
+    case TG_PATTERN_SET: x.op = OP_SET; return add_code(b, x);
+    case TG_PATTERN_AHEAD: x.op = OP_AHEAD; return add_code(b, x);
+    case TG_PATTERN_NOT: x.op = OP_NOT; return add_code(b, x);
+    case TG_PATTERN_CAT:
+        for (int32_t c = n->child; c >= 0; c = b->pattern.nodes[c].next)
             if (!emit(b, c)) return false;
         return true;
-    case NODE_CHOICE: return emit_choice(b, n);
-    case NODE_REPEAT: return emit_repeat(b, n);
+    case TG_PATTERN_CHOICE: return emit_choice(b, n);
+    case TG_PATTERN_REPEAT: return emit_repeat(b, n);
     }
     return false;
 }
@@ -678,10 +393,10 @@ static tg_status add_image(const builder *b, tg_buf *out)
     return s == TG_OK ? tg_buf_check(out, b->e) : s;
 }
 
-static tg_status build(builder *b, tg_buf *out, bool *is_built)
+static tg_status build(builder *b, tg_buf *out, tg_str pattern, bool *is_built)
 {
-    int32_t root = read_pattern(b);
-    *is_built = root >= 0 && b->n_sets > 0;
+    int32_t root = tg_pattern_read(&b->pattern, pattern);
+    *is_built = root >= 0 && b->pattern.n_sets > 0;
     if (!*is_built) return TG_OK;
     TG_TRY(make_classes(b, is_built));
     *is_built = *is_built && emit(b, root) && add_code(b, (instruction){.op = OP_MATCH});
@@ -694,9 +409,8 @@ tg_status tg_dfa_build(tg_buf *out, tg_str pattern, bool *is_built, tg_err *e)
     builder *b = TG_NEW(builder);
     *is_built = false;
     if (!b) return tg_fail_nomem(e, sizeof *b, "a pattern's automaton");
-    b->in = pattern;
     b->e = e;
-    tg_status s = build(b, out, is_built);
+    tg_status s = build(b, out, pattern, is_built);
     tg_spans_deinit(&b->changes);
     tg_mem_free(b->places);
     tg_mem_free(b->next);
