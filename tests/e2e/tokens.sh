@@ -128,7 +128,7 @@ for model in ranks ranks/small.tiktoken; do
     check "$model gives the ids of tiktoken" python3 goldens.py "$TRIGRAPH" $model "$golden/tiktoken.json" QWenTokenizer
 done
 
-refuses "--threads 0" 2 "--threads must be between 1 and 1024 (got 0)" tokenize "$TINY" -p hi -t 0
+refuses "--threads 0" 2 "--threads must be between 1 and 1024 .got 0." tokenize "$TINY" -p hi -t 0
 refuses "more threads than a batch takes" 1 "300 threads.* 256" tokenize "$TINY" -f lines --lines -t 300
 refuses "a folder without texts" 1 "bare: has neither a tokenizer nor a chat template" tokenize "$(mkdir -p bare && echo bare)" -p hi
 refuses "a template has no ids" 1 "only\.jinja has no tokenizer" tokenize "$(mkdir -p t && echo '{{ 1 }}' >t/only.jinja && echo t/only.jinja)" -p hi
