@@ -196,6 +196,8 @@ tg_line_end tg_edit_read(tg_edit *x, const char *prompt, tg_buf *line)
     HistEventW event;
     int n = 0;
     x->prompt = prompt;
+    /* Before the prompt: a ctrl-D typed between prompt and raw mode would become a NUL. */
+    (void)el_wset(x->el, EL_PREP_TERM, 1);
     (void)fputs("\033[?2004h", x->out);
     const wchar_t *wide = el_wgets(x->el, &n);
     bool is_read = wide && n > 0;
