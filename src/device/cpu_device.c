@@ -26,9 +26,10 @@ struct tg_exe {
     tg_step_weight *weights; /* [n_layers][TG_W_COUNT] */
     int16_t *maps;           /* of the weights' outlier groups, equal ones once */
     bool owns_weights;
+    tg_step_glu_fn **glu; /* [n_layers] */
     tg_io io;
     tg_token_blocks token_blocks;
-    void *many_memory; /* its arrays; NULL: the plan does not run in blocks */
+    void *token_blocks_memory; /* its arrays; NULL: the plan does not run in blocks */
 };
 
 /* A reserved piece of the device's own memory. */
@@ -37,7 +38,7 @@ typedef struct piece {
     size_t n_bytes;
 } piece;
 
-enum { PIECE_ARENA, PIECE_A8, PIECE_NORMED, PIECE_PAIR, PIECE_PARTIAL, PIECE_COUNT };
+enum { PIECE_ARENA, PIECE_A8, PIECE_NORMED, PIECE_PRODUCTS, PIECE_PARTIAL, PIECE_COUNT };
 
 struct tg_device {
     tg_team *team;
@@ -126,7 +127,8 @@ static void free_exe(tg_exe *x)
         tg_mem_free(x->weights);
         tg_mem_free(x->maps);
     }
-    tg_mem_free(x->many_memory);
+    tg_mem_free(x->glu);
+    tg_mem_free(x->token_blocks_memory);
     tg_mem_free(x);
 }
 
@@ -176,9 +178,9 @@ static size_t place_privates(tg_step_private *out, const tg_step_sizes *z, int32
         size_t normed = carve(&at, few * (size_t)z->cols * sizeof(float));
         size_t running = carve(&at, block), queries = carve(&at, made);
         size_t values = carve(&at, (size_t)z->block_bytes);
-        size_t many_a8 = carve(&at, tg_a8_bytes(TG_TOKEN_BLOCK_ROWS, z->cols, z->n_outliers));
-        size_t many_normed = carve(&at, many * (size_t)z->cols * sizeof(float));
-        size_t many_pair = carve(&at, many * (size_t)z->pair_row_floats * sizeof(float));
+        size_t block_a8 = carve(&at, tg_a8_bytes(TG_TOKEN_BLOCK_ROWS, z->cols, z->n_outliers));
+        size_t block_normed = carve(&at, many * (size_t)z->cols * sizeof(float));
+        size_t block_products = carve(&at, many * (size_t)z->products_row_floats * sizeof(float));
         size_t row_tokens = carve(&at, ((size_t)z->rows + 1) * sizeof(int32_t));
         if (!memory) continue;
         out[i] = (tg_step_private){
@@ -189,11 +191,11 @@ static size_t place_privates(tg_step_private *out, const tg_step_sizes *z, int32
             .normed = (float *)(void *)(memory + normed),
             .queries = (float *)(void *)(memory + queries),
             .running = (float *)(void *)(memory + running),
-            .token_blocks = {.values = memory + values,
-                             .a8_memory = memory + many_a8,
-                             .normed = (float *)(void *)(memory + many_normed),
-                             .pair = (float *)(void *)(memory + many_pair),
-                             .row_tokens = (int32_t *)(void *)(memory + row_tokens)},
+            .token_block = {.values = memory + values,
+                            .scratch = {.a8_memory = memory + block_a8,
+                                        .normed = (float *)(void *)(memory + block_normed),
+                                        .products = {.memory = memory + block_products}},
+                            .row_tokens = (int32_t *)(void *)(memory + row_tokens)},
         };
     }
     return at;
@@ -207,7 +209,7 @@ static tg_status grow_memory(tg_device *d, tg_err *e)
         [PIECE_ARENA] = (size_t)z->arena_bytes,
         [PIECE_A8] = tg_a8_bytes(z->tokens, z->cols, z->n_outliers),
         [PIECE_NORMED] = rows * cols * f,
-        [PIECE_PAIR] = (size_t)z->pair_floats * f,
+        [PIECE_PRODUCTS] = (size_t)z->products_floats * f,
         [PIECE_PARTIAL] = (size_t)z->partial_floats * f,
     };
     for (int32_t i = 0; i < PIECE_COUNT; i++)
@@ -277,6 +279,25 @@ static tg_status resolve_weights(tg_exe *x, const void *weights, tg_err *e)
     return make_maps(x, e);
 }
 
+/* A layer has one GLU_MATMUL at most. */
+static tg_status choose_glu(tg_exe *x, tg_err *e)
+{
+    const tg_plan *plan = x->plan;
+    int32_t n_layers = TG_MAX(x->program->n_layers, 1);
+    x->glu = TG_NEW_ARRAY(tg_step_glu_fn *, n_layers);
+    if (!x->glu) return tg_fail_nomem(e, (size_t)n_layers * sizeof *x->glu, "a loaded plan");
+    for (int32_t k = 0; k < plan->n_segments; k++) {
+        const tg_segment *g = &plan->segments[k];
+        for (int32_t i = 0; i < g->n_instrs * g->n_layers; i++) {
+            const tg_instr *instr = &plan->instrs[g->first_instr + i % g->n_instrs];
+            int32_t layer = plan->layer_refs[g->first_layer + i / g->n_instrs];
+            if (instr->op == TG_OP_GLU_MATMUL)
+                x->glu[layer] = tg_step_choose_glu(instr, &x->weights[(int64_t)layer * TG_W_COUNT]);
+        }
+    }
+    return TG_OK;
+}
+
 /* How the plan runs in blocks of tokens, if it has enough of them; else *memory, which the caller
  * frees, is NULL. */
 static tg_status find_blocks(tg_token_blocks *out, void **memory, tg_step_sizes *z,
@@ -307,12 +328,13 @@ static tg_status cpu_load(tg_exe **out, tg_device *d, const tg_program *p, const
     x->plan = plan;
     tg_io_find(&x->io, p, plan);
     tg_step_measure(&d->sizes, p, plan);
-    tg_status s = find_blocks(&x->token_blocks, &x->many_memory, &d->sizes, plan, e);
-    if (s == TG_OK && !x->many_memory && plan->bucket.tokens > TG_STEP_GEMV_TOKENS)
+    tg_status s = find_blocks(&x->token_blocks, &x->token_blocks_memory, &d->sizes, plan, e);
+    if (s == TG_OK && !x->token_blocks_memory && plan->bucket.tokens > TG_STEP_GEMV_TOKENS)
         tg_log_note("dispatch", "the %s plan of %d tokens runs one instruction at a time",
                     tg_kind_name((tg_graph_kind)plan->kind), plan->bucket.tokens);
     if (s == TG_OK) s = grow_memory(d, e);
     if (s == TG_OK) s = resolve_weights(x, weights, e);
+    if (s == TG_OK) s = choose_glu(x, e);
     if (s != TG_OK) {
         free_exe(x);
         return s;
@@ -383,7 +405,7 @@ static tg_status cpu_measure(int64_t *out, const tg_program *p, const void *opti
     TG_TRY(tg_threads_find(&n_threads, o ? o->n_threads : 0, e));
     for (int32_t i = 0; i < p->n_plans; i++)
         TG_TRY(measure_plan(&f, &z, p, &p->plans[i], n_threads, e));
-    int64_t row_floats = z.cols + z.pair_row_floats;
+    int64_t row_floats = z.cols + z.products_row_floats;
     *out = f.arena_bytes + (int64_t)tg_a8_bytes(f.rows, z.cols, z.n_outliers) +
            (f.rows * row_floats + z.partial_floats) * (int64_t)sizeof(float) +
            (int64_t)place_privates(NULL, &z, n_threads, NULL);
@@ -454,6 +476,7 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .program = x->program,
         .plan = x->plan,
         .weights = x->weights,
+        .glu = x->glu,
         .kernels = &d->kernels,
         .team = d->team,
         .n_threads = tg_team_n_threads(d->team),
@@ -468,23 +491,22 @@ static tg_status cpu_submit(tg_exe *x, tg_dbuf *const *args, int32_t n_args, tg_
         .watch_context = d->watch_context,
         .show = d->show,
         .show_context = d->show_context,
-        .token_blocks = x->many_memory ? &x->token_blocks : NULL,
-    };
-    s->shared = (tg_step_shared){
         .arena = d->pieces[PIECE_ARENA].memory,
-        .a8_memory = d->pieces[PIECE_A8].memory,
-        .normed = d->pieces[PIECE_NORMED].memory,
-        .pair = d->pieces[PIECE_PAIR].memory,
         .partial = d->pieces[PIECE_PARTIAL].memory,
+        .scratch = {.a8_memory = d->pieces[PIECE_A8].memory,
+                    .normed = d->pieces[PIECE_NORMED].memory,
+                    .products = {.memory = d->pieces[PIECE_PRODUCTS].memory}},
+        .token_blocks = x->token_blocks_memory ? &x->token_blocks : NULL,
     };
     for (int32_t g = 0; g < x->program->n_kv_groups; g++)
         s->pools[g] = args[TG_ARG_KV + g]->memory;
     memcpy(&s->counts, s->in, sizeof s->counts);
-    s->tokens = in_array(s, s->io.tokens);
-    s->positions = in_array(s, s->io.positions);
-    s->rope_rows = in_array(s, s->io.rope_rows);
-    s->token_rows = in_array(s, s->io.token_rows);
-    s->row_tokens = in_array(s, s->io.row_tokens);
+    s->tokens = (tg_step_tokens){.n = s->counts.n_tokens,
+                                 .ids = in_array(s, s->io.tokens),
+                                 .positions = in_array(s, s->io.positions),
+                                 .rope_rows = in_array(s, s->io.rope_rows),
+                                 .token_rows = in_array(s, s->io.token_rows),
+                                 .row_tokens = in_array(s, s->io.row_tokens)};
     s->out_tokens = in_array(s, s->io.out_tokens);
     tg_team_run(d->team, run_thread, s);
     return TG_OK;

@@ -46,30 +46,30 @@ static const tg_weight_entry *find_matrix(const tg_step *s, const tg_instr *x, i
 }
 
 /* The embedding is a table of which each token takes a row; of the others every row is used. */
-static void add_matrix(cost *c, const tg_step *s, const tg_instr *x, const tg_weight_entry *w)
+static void add_matrix(cost *c, const tg_step_view *v, const tg_instr *x, const tg_weight_entry *w)
 {
-    int64_t n_tokens = tg_step_n_rows(s, x->out), tile_bytes = tg_weight_tile_bytes(w);
+    int64_t n_tokens = tg_step_n_rows(v, x->out), tile_bytes = tg_weight_tile_bytes(w);
     if (tg_op_get((tg_op)x->op)->is_lookup) {
         c->n_bytes += n_tokens * tile_bytes / TG_TILE_ROWS;
         return;
     }
     /* Surplus rows of a head that is also the embedding are not computed. */
     bool may_be_head = tg_op_get((tg_op)x->op)->logits == TG_LOGITS_MAKES;
-    int64_t rows = may_be_head ? TG_MIN(w->rows, s->plan->values[x->out].width) : w->rows;
+    int64_t rows = may_be_head ? TG_MIN(w->rows, v->step->plan->values[x->out].width) : w->rows;
     c->n_bytes += tg_div_up(rows, TG_TILE_ROWS) * tile_bytes;
     c->n_products += rows * w->cols * n_tokens;
 }
 
 /* Keys and values that the rows see: each once, however many tokens of the row see it. */
-static void add_attention(cost *c, const tg_step *s, const tg_instr *x, int32_t layer)
+static void add_attention(cost *c, const tg_step_view *v, const tg_instr *x, int32_t layer)
 {
     const tg_attrs *a = &x->attrs;
-    const tg_kv_group *g = &s->program->kv_groups[s->program->layers[layer].kv_group];
+    const tg_kv_group *g = &v->step->program->kv_groups[v->step->program->layers[layer].kv_group];
     int64_t position_bytes = g->page_bytes / TG_PAGE_TOKENS / g->n_layers;
-    for (int32_t r = 0; r < s->counts.n_rows; r++) {
-        int32_t first = s->row_tokens[r], end = s->row_tokens[r + 1];
+    for (int32_t r = 0; r < v->step->counts.n_rows; r++) {
+        int32_t first = v->tokens.row_tokens[r], end = v->tokens.row_tokens[r + 1];
         for (int32_t t = first; t < end; t++) {
-            int64_t n = s->positions[t] + 1;
+            int64_t n = v->tokens.positions[t] + 1;
             if (a->window > 0) n = TG_MIN(n, a->window);
             c->n_products += 2 * n * a->n_heads * a->head_dim;
             /* The first token's whole view, then the one new position of each other. */
@@ -85,28 +85,28 @@ static cost *find_cost(tg_profile *p, const tg_step *s, const tg_instr *x, int32
     return &p->costs[s->plan->kind][x->op][has_matrix ? first_role : NO_ROLE];
 }
 
-void tg_profile_add_time(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer)
+void tg_profile_add_time(tg_profile *p, const tg_step_view *v, const tg_instr *x, int32_t layer)
 {
     int64_t now = tg_time_ns();
-    find_cost(p, s, x, layer)->ns += now - p->mark_ns;
-    p->mark_ns = tg_time_ns(); /* the counting is nobody's */
+    find_cost(p, v->step, x, layer)->ns += now - p->mark_ns;
+    p->mark_ns = tg_time_ns(); /* leaves out the time of counting itself */
 }
 
-void tg_profile_add_work(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer)
+void tg_profile_add_work(tg_profile *p, const tg_step_view *v, const tg_instr *x, int32_t layer)
 {
-    cost *c = find_cost(p, s, x, layer);
+    cost *c = find_cost(p, v->step, x, layer);
     c->n_calls++;
     for (int32_t slot = 0; slot < tg_op_get((tg_op)x->op)->n_slots; slot++) {
-        const tg_weight_entry *w = find_matrix(s, x, slot, layer);
-        if (w) add_matrix(c, s, x, w);
+        const tg_weight_entry *w = find_matrix(v->step, x, slot, layer);
+        if (w) add_matrix(c, v, x, w);
     }
-    if (tg_op_get((tg_op)x->op)->kv == TG_OP_KV_READS) add_attention(c, s, x, layer);
+    if (tg_op_get((tg_op)x->op)->kv == TG_OP_KV_READS) add_attention(c, v, x, layer);
 }
 
-void tg_profile_add(tg_profile *p, const tg_step *s, const tg_instr *x, int32_t layer)
+void tg_profile_add(tg_profile *p, const tg_step_view *v, const tg_instr *x, int32_t layer)
 {
-    tg_profile_add_time(p, s, x, layer);
-    tg_profile_add_work(p, s, x, layer);
+    tg_profile_add_time(p, v, x, layer);
+    tg_profile_add_work(p, v, x, layer);
     p->mark_ns = tg_time_ns();
 }
 

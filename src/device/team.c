@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 enum {
-    LINE = 128,             /* two cache lines: the prefetcher pulls neighbours along */
+    LINE = 128,             /* two cache lines: the prefetcher pulls neighbors along */
     POLLS_BARE = 64,        /* then with pause between polls */
     POLLS_SPIN = 2000,      /* about 50 us, then give the processor away */
     POLLS_CROWDED = 1,      /* more threads than processors: spinning only hurts the others */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * team.h - the threads of one device: pinned, spinning, meeting at barriers.
+ * team.h - the threads of one device: pinned, spinning, synchronized by barriers.
  *
  * Thread 0 is the caller's; the others belong to the team and are bound to processors of their own
- * when there are enough. A job runs on all threads at once. Inside a job threads meet at a barrier
+ * when there are enough. A job runs on all threads at once. Inside a job threads wait at a barrier
  * of one padded flag each (a futex barrier costs 23 us here, this one 0.05-0.3 us); a waiter spins,
  * then gives its processor away, so that an overcommitted machine still moves. Between jobs the
  * team's threads spin for about 2 ms, then sleep until the next one. */
@@ -22,7 +22,7 @@ int32_t tg_team_n_threads(const tg_team *t);
 
 /* Runs fn(arg, thread) on every thread; returns when all are done. One caller at a time. */
 void tg_team_run(tg_team *t, tg_team_fn *fn, void *arg);
-/* All threads of the running job have come here before any goes on. */
+/* No thread goes on before all threads of the running job are here. */
 void tg_team_barrier(tg_team *t, int32_t thread);
 
 #endif

@@ -17,7 +17,7 @@ _Static_assert(TG_TOKEN_BLOCK_TOKENS % TILE_TOKENS == 0 &&
                    TG_TOKEN_BLOCK_ROWS >= TG_TOKEN_BLOCK_TOKENS + TILE_TOKENS / 2,
                "a block's memory is too small for the last one");
 
-/* Instructions of a layer, and from one meeting of the threads to the next. */
+/* Instructions of a layer, and from one barrier to the next. */
 enum { MAX_STRETCH = 64 };
 
 /* ---- when a plan is loaded */
@@ -53,7 +53,7 @@ static bool writes(const tg_plan *plan, const tg_instr *x, int32_t root)
     return x->out != TG_NONE && root_of(plan, x->out) == root;
 }
 
-/* Whether threads meet between instruction i - 1 and i, or a layer ends there. */
+/* Whether there is a barrier between instruction i - 1 and i, or a layer ends there. */
 static bool is_cut(const tg_plan *plan, const tg_token_blocks *m, int32_t i)
 {
     if (!m->is_block[i] || !m->is_block[i - 1] ||
@@ -220,86 +220,90 @@ static int32_t owner_of(const tg_step *s, int32_t block)
     return round % 2 == 0 ? place : s->n_threads - 1 - place;
 }
 
-/* The tokens [first, end) as a step of their own, of one thread. Rows keep their numbers, for page
- * tables go by them; those without a token here are empty. */
-static void make_block(tg_step *b, const tg_step *s, int32_t thread, int32_t first, int32_t end)
+/* A view of the tokens [first, end) for one thread. Rows keep their numbers, which index page
+ * tables; those without a token here are empty. */
+static tg_step_view make_block(const tg_step_view *whole, int32_t first, int32_t end)
 {
-    tg_step_private *mine = &s->privates[thread];
+    const tg_step *s = whole->step;
+    const tg_step_tokens *tokens = &whole->tokens;
+    int32_t *row_tokens = whole->mine->token_block.row_tokens;
     TG_ASSERT(end - first <= TG_TOKEN_BLOCK_ROWS);
-    *b = *s;
-    b->n_threads = 1;
-    b->privates = mine;
-    b->first_token = first;
-    b->is_block = true;
-    b->counts.n_tokens = end - first;
-    b->tokens += first;
-    b->positions += first;
-    b->rope_rows += first;
-    b->token_rows += first;
-    b->row_tokens = mine->token_blocks.row_tokens;
     for (int32_t r = 0; r <= s->counts.n_rows; r++)
-        mine->token_blocks.row_tokens[r] = TG_MIN(TG_MAX(s->row_tokens[r], first), end) - first;
-    b->shared.a8_memory = mine->token_blocks.a8_memory;
-    b->shared.normed = mine->token_blocks.normed;
-    b->shared.pair = mine->token_blocks.pair;
+        row_tokens[r] = TG_MIN(TG_MAX(tokens->row_tokens[r], first), end) - first;
+    return (tg_step_view){.step = s,
+                          .thread = 0,
+                          .n_threads = 1,
+                          .mine = whole->mine,
+                          .tokens = {.n = end - first,
+                                     .ids = tokens->ids + first,
+                                     .positions = tokens->positions + first,
+                                     .rope_rows = tokens->rope_rows + first,
+                                     .token_rows = tokens->token_rows + first,
+                                     .row_tokens = row_tokens},
+                          .scratch = &whole->mine->token_block.scratch,
+                          .is_block = true,
+                          .first_token = first};
 }
 
-static void run_block(tg_step *b, const stretch *z, tg_profile *profile)
+static void run_block(const tg_step_view *block, const stretch *z, tg_profile *profile)
 {
     for (int32_t i = 0; i < z->n; i++) {
-        tg_step_handle(b, z->instrs[i], z->layers[i], 0);
-        if (profile) tg_profile_add_time(profile, b, z->instrs[i], z->layers[i]);
+        tg_step_handle(block, z->instrs[i], z->layers[i]);
+        if (profile) tg_profile_add_time(profile, block, z->instrs[i], z->layers[i]);
     }
 }
 
-/* Takes all blocks through the stretch, which is empty afterwards, and meets the others. */
-static void run_stretch(tg_step *s, stretch *z, int32_t thread)
+/* Takes the thread's blocks through the stretch, which is empty afterwards, and waits for the other
+ * threads. */
+static void run_stretch(const tg_step_view *v, stretch *z)
 {
     if (z->n == 0) return;
-    tg_profile *profile = thread == 0 ? s->profile : NULL;
+    const tg_step *s = v->step;
+    tg_profile *profile = v->thread == 0 ? s->profile : NULL;
     for (int32_t i = 0; i < n_blocks(s); i++) {
-        if (owner_of(s, i) != thread) continue;
-        tg_step b;
-        make_block(&b, s, thread, first_token(s, i), first_token(s, i + 1));
-        run_block(&b, z, profile);
+        if (owner_of(s, i) != v->thread) continue;
+        tg_step_view block = make_block(v, first_token(s, i), first_token(s, i + 1));
+        run_block(&block, z, profile);
     }
     for (int32_t i = 0; i < z->n && profile; i++)
-        tg_profile_add_work(profile, s, z->instrs[i], z->layers[i]);
+        tg_profile_add_work(profile, v, z->instrs[i], z->layers[i]);
     z->n = 0;
-    tg_team_barrier(s->team, thread);
+    tg_step_barrier(v);
 }
 
-static void run_instr(tg_step *s, stretch *z, int32_t i, int32_t layer, int32_t thread)
+static void run_instr(const tg_step_view *v, stretch *z, int32_t i, int32_t layer)
 {
+    const tg_step *s = v->step;
     const tg_instr *x = &s->plan->instrs[i];
     bool is_block = s->token_blocks->is_block[i];
-    if (!is_block || !tg_op_get((tg_op)x->op)->is_token_local) run_stretch(s, z, thread);
+    if (!is_block || !tg_op_get((tg_op)x->op)->is_token_local) run_stretch(v, z);
     if (is_block) {
         z->instrs[z->n] = x;
         z->layers[z->n++] = layer;
         return;
     }
-    tg_step_handle(s, x, layer, thread);
-    tg_team_barrier(s->team, thread);
-    if (s->profile && thread == 0) tg_profile_add(s->profile, s, x, layer);
+    tg_step_handle(v, x, layer);
+    tg_step_barrier(v);
+    if (s->profile && v->thread == 0) tg_profile_add(s->profile, v, x, layer);
 }
 
-/* A layer may follow in the stretch of the one before: no value but the arena's outlives it. */
-static void run_layer(tg_step *s, stretch *z, const tg_segment *g, int32_t layer, int32_t thread)
+/* A layer may continue the stretch of the layer before: only values in the arena outlive it. */
+static void run_layer(const tg_step_view *v, stretch *z, const tg_segment *g, int32_t layer)
 {
-    if (z->n + g->n_instrs > MAX_STRETCH) run_stretch(s, z, thread);
+    if (z->n + g->n_instrs > MAX_STRETCH) run_stretch(v, z);
     for (int32_t i = 0; i < g->n_instrs; i++)
-        run_instr(s, z, g->first_instr + i, layer, thread);
+        run_instr(v, z, g->first_instr + i, layer);
 }
 
-void tg_token_blocks_run(tg_step *s, int32_t thread)
+void tg_token_blocks_run(const tg_step_view *v)
 {
+    const tg_plan *plan = v->step->plan;
     stretch z = {.n = 0};
-    for (int32_t k = 0; k < s->plan->n_segments; k++) {
-        const tg_segment *g = &s->plan->segments[k];
-        if (g->n_layers == 0) run_layer(s, &z, g, 0, thread);
+    for (int32_t k = 0; k < plan->n_segments; k++) {
+        const tg_segment *g = &plan->segments[k];
+        if (g->n_layers == 0) run_layer(v, &z, g, 0);
         for (int32_t l = 0; l < g->n_layers; l++)
-            run_layer(s, &z, g, s->plan->layer_refs[g->first_layer + l], thread);
+            run_layer(v, &z, g, plan->layer_refs[g->first_layer + l]);
     }
-    run_stretch(s, &z, thread);
+    run_stretch(v, &z);
 }
