@@ -11,11 +11,12 @@
 
 /* ---- tokenizers */
 
-static tg_status get_given(const tg_gguf *g, const char *key, tg_given *out, tg_err *e)
+static tg_status get_optional_bool(const tg_gguf *g, const char *key, tg_optional_bool *out,
+                                   tg_err *e)
 {
     bool is_on = false, is_present;
     TG_TRY(tg_gguf_get_bool(g, key, &is_on, &is_present, e));
-    *out = !is_present ? TG_GIVEN_ABSENT : is_on ? TG_GIVEN_TRUE : TG_GIVEN_FALSE;
+    *out = !is_present ? TG_OPTIONAL_ABSENT : is_on ? TG_OPTIONAL_TRUE : TG_OPTIONAL_FALSE;
     return TG_OK;
 }
 
@@ -30,7 +31,7 @@ static tg_status read_givens(tg_gguf_vocab *v, const tg_gguf *g, tg_err *e)
 {
     const struct {
         const char *key;
-        tg_given *at;
+        tg_optional_bool *at;
     } givens[] = {
         {"tokenizer.ggml.add_bos_token", &v->add_bos},
         {"tokenizer.ggml.add_eos_token", &v->add_eos},
@@ -41,7 +42,7 @@ static tg_status read_givens(tg_gguf_vocab *v, const tg_gguf *g, tg_err *e)
         {"tokenizer.ggml.normalizer.strip_accents", &v->strip_accents},
     };
     for (size_t i = 0; i < TG_COUNT(givens); i++)
-        TG_TRY(get_given(g, givens[i].key, givens[i].at, e));
+        TG_TRY(get_optional_bool(g, givens[i].key, givens[i].at, e));
     return TG_OK;
 }
 

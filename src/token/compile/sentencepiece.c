@@ -474,7 +474,7 @@ static tg_status build_unigram(tg_tok_build *b, const tg_tok_pieces *p, tg_err *
 
 static tg_status build(tg_tok_build *b, const sp_model *m, const tg_tok_config *c, tg_err *e)
 {
-    tg_given legacy, prefix;
+    tg_optional_bool legacy, prefix;
     bool is_unigram = m->model_type == MODEL_UNIGRAM;
     tg_tok_pieces p = {.texts = m->texts,
                        .scores = m->scores,
@@ -488,8 +488,8 @@ static tg_status build(tg_tok_build *b, const sp_model *m, const tg_tok_config *
     TG_TRY(check_user_pieces(m, e));
     TG_TRY(tg_tok_config_get(c, "legacy", &legacy, e));
     TG_TRY(tg_tok_config_get(c, "add_prefix_space", &prefix, e));
-    TG_TRY(add_steps(b, m, m->has_dummy_prefix && prefix != TG_GIVEN_FALSE,
-                     legacy != TG_GIVEN_FALSE, e));
+    TG_TRY(add_steps(b, m, m->has_dummy_prefix && prefix != TG_OPTIONAL_FALSE,
+                     legacy != TG_OPTIONAL_FALSE, e));
     TG_TRY(set_ids(b, m, e));
     TG_TRY(tg_tok_pieces_declare(b, &p, e));
     TG_TRY(set_bytes(b, m, &p, e));

@@ -28,6 +28,7 @@ void tg_tok_build_deinit(tg_tok_build *b)
     tg_mem_free(b->index);
     tg_mem_free(b->merges);
     tg_mem_free(b->added);
+    tg_buf_deinit(&b->joined);
     tg_buf_deinit(&b->steps);
     tg_buf_deinit(&b->strings);
     tg_ids_deinit(&b->prefix);
@@ -183,6 +184,24 @@ void tg_tok_build_add_merge(tg_tok_build *b, int32_t left, int32_t right, int32_
         }
     b->merges[i] = (tg_tok_merge){left, right, rank, id};
     b->h.n_ranks = TG_MAX(b->h.n_ranks, rank + 1);
+}
+
+tg_status tg_tok_build_add_listed_merge(tg_tok_build *b, tg_str left, tg_str right, size_t n_mark,
+                                        int32_t rank, tg_str *missing, tg_err *e)
+{
+    int32_t l = tg_tok_build_find(b, left), r = tg_tok_build_find(b, right);
+    *missing = l < 0 ? left : r < 0 ? right : (tg_str){NULL, 0};
+    if (missing->ptr) return TG_OK;
+    tg_buf_clear(&b->joined);
+    tg_buf_add_str(&b->joined, left);
+    tg_buf_add(&b->joined, right.ptr + n_mark, right.len - n_mark);
+    TG_TRY(tg_buf_check(&b->joined, e));
+    int32_t id = tg_tok_build_find(b, tg_buf_str(&b->joined));
+    if (id < 0)
+        *missing = tg_buf_str(&b->joined);
+    else
+        tg_tok_build_add_merge(b, l, r, rank, id);
+    return TG_OK;
 }
 
 /* ---- steps, strings, added tokens */

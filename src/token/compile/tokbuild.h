@@ -48,6 +48,7 @@ typedef struct tg_tok_build {
     tg_tok_merge *merges; /* open addressing from the start */
     uint32_t merge_mask;
     bool keeps_first_merge; /* of two merges of one pair; otherwise the last counts */
+    tg_buf joined;          /* spelling of the whole of a listed merge */
     int32_t byte_ids[256];
     tg_buf steps, strings; /* tg_tok_step items; bytes */
     tg_tok_build_added *added;
@@ -82,6 +83,13 @@ void tg_tok_slots_insert(tg_tok_slot *slots, uint32_t mask, const tg_tok_entry *
 /* Announces how many merges may come, then takes them. */
 TG_MUST_USE tg_status tg_tok_build_begin_merges(tg_tok_build *b, size_t n, tg_err *e);
 void tg_tok_build_add_merge(tg_tok_build *b, int32_t left, int32_t right, int32_t rank, int32_t id);
+
+/* Adds the merge of two spellings. The whole is spelled as both, without the first n_mark bytes of
+ * the second, which has them. *missing is the spelling that no token has; ptr NULL: there is none,
+ * and the merge is added. Valid until the next call. */
+TG_MUST_USE tg_status tg_tok_build_add_listed_merge(tg_tok_build *b, tg_str left, tg_str right,
+                                                    size_t n_mark, int32_t rank, tg_str *missing,
+                                                    tg_err *e);
 
 /* Appends a step; normalizers first, then pre-tokenizers (is_pre). */
 TG_MUST_USE tg_status tg_tok_build_add_step(tg_tok_build *b, bool is_pre, tg_tok_step step,

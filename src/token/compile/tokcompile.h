@@ -42,7 +42,11 @@ TG_MUST_USE tg_status tg_tokenizer_compile_merges(tg_buf *blob, tg_str vocab, tg
                                                   const tg_tokenizer_texts *texts, tg_err *e);
 
 /* A yes-or-no key of a file that may be absent. */
-typedef enum tg_given { TG_GIVEN_ABSENT = 0, TG_GIVEN_FALSE, TG_GIVEN_TRUE } tg_given;
+typedef enum tg_optional_bool {
+    TG_OPTIONAL_ABSENT = 0,
+    TG_OPTIONAL_FALSE,
+    TG_OPTIONAL_TRUE
+} tg_optional_bool;
 
 /* What GGUF metadata says under tokenizer.ggml.*; everything is borrowed until the call returns.
  * The ids must be set: TG_TOKEN_NONE where the key is absent, so {0} is not a valid value. */
@@ -56,10 +60,10 @@ typedef struct tg_gguf_vocab {
     int32_t n_tokens, n_merges;
     int64_t bos_id, eos_id, unk_id, pad_id; /* as in the file: checked against n_tokens */
     int64_t cls_id, sep_id;                 /* of model "bert" only */
-    tg_given add_bos, add_eos, add_sep, add_space_prefix, remove_extra_whitespaces;
-    tg_given lowercase, strip_accents; /* tokenizer.ggml.normalizer.* */
-    tg_str charsmap;                   /* tokenizer.ggml.precompiled_charsmap; empty: absent */
-    tg_str model_name;                 /* general.name: some tokens swallow blanks by it alone */
+    tg_optional_bool add_bos, add_eos, add_sep, add_space_prefix, remove_extra_whitespaces;
+    tg_optional_bool lowercase, strip_accents; /* tokenizer.ggml.normalizer.* */
+    tg_str charsmap;   /* tokenizer.ggml.precompiled_charsmap; empty: absent */
+    tg_str model_name; /* general.name: some tokens swallow blanks by it alone */
 } tg_gguf_vocab;
 
 TG_MUST_USE tg_status tg_tokenizer_compile_gguf(tg_buf *blob, const tg_gguf_vocab *v, tg_err *e);

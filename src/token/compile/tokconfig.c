@@ -34,11 +34,12 @@ void tg_tok_config_deinit(tg_tok_config *c)
     *c = (tg_tok_config){0};
 }
 
-tg_status tg_tok_config_get(const tg_tok_config *c, const char *key, tg_given *out, tg_err *e)
+tg_status tg_tok_config_get(const tg_tok_config *c, const char *key, tg_optional_bool *out,
+                            tg_err *e)
 {
     bool is_on = false, is_present = false;
     TG_TRY(tg_json_get_bool(c->config, key, &is_on, &is_present, config_name, e));
-    *out = !is_present ? TG_GIVEN_ABSENT : is_on ? TG_GIVEN_TRUE : TG_GIVEN_FALSE;
+    *out = !is_present ? TG_OPTIONAL_ABSENT : is_on ? TG_OPTIONAL_TRUE : TG_OPTIONAL_FALSE;
     return TG_OK;
 }
 
@@ -59,9 +60,16 @@ static int32_t find_content(const tg_tok_build *b, tg_str content)
     return tg_tok_build_find(b, content);
 }
 
+static void mark_added(tg_tok_entry *x, uint32_t flags)
+{
+    bool is_special = flags & TG_TOK_ADDED_SPECIAL;
+    x->flags = (uint16_t)((x->flags & ~TG_TOKEN_SPECIAL) | TG_TOKEN_ADDED |
+                          (is_special ? TG_TOKEN_SPECIAL : 0));
+}
+
 /* An id that the vocabulary has may be given another content: makers of fine-tunes rename spare
  * tokens so. The model still knows the old spelling. */
-static tg_status put_token(tg_tok_build *b, int32_t id, tg_str content, uint32_t flags, tg_err *e)
+static tg_status add_with_id(tg_tok_build *b, int32_t id, tg_str content, uint32_t flags, tg_err *e)
 {
     if (content.len == 0)
         return tg_fail(e, TG_E_CORRUPT, "%s: the added token %" PRId32 " is empty", config_name,
@@ -76,9 +84,7 @@ static tg_status put_token(tg_tok_build *b, int32_t id, tg_str content, uint32_t
     bool is_new = id >= b->n_entries || !b->entries[id].is_present;
     if (is_new) TG_TRY(tg_tok_build_add_token(b, id, content, 0, e));
     tg_tok_entry *x = &b->entries[id];
-    bool is_special = flags & TG_TOK_ADDED_SPECIAL;
-    x->flags = (uint16_t)((x->flags & ~TG_TOKEN_SPECIAL) | TG_TOKEN_ADDED |
-                          (is_special ? TG_TOKEN_SPECIAL : 0));
+    mark_added(x, flags);
     tg_tok_build_added *old = find_added(b, id);
     if (!old) TG_TRY(tg_tok_build_add_added(b, content, id, flags, e));
     tg_tok_build_added *a = old ? old : &b->added[b->n_added - 1];
@@ -140,7 +146,7 @@ static tg_status add_decoder(tg_tok_build *b, const json_t *decoder, tg_err *e)
         if (!has_content)
             return tg_fail(e, TG_E_CORRUPT, "%s: the token %.40s has no 'content'", name, key);
         TG_TRY(tg_tok_config_read_flags(item, name, &flags, e));
-        TG_TRY(put_token(b, (int32_t)id, content, flags & ~(uint32_t)TG_TOK_ADDED_NORMALIZED, e));
+        TG_TRY(add_with_id(b, (int32_t)id, content, flags & ~(uint32_t)TG_TOK_ADDED_NORMALIZED, e));
     }
     return TG_OK;
 }
@@ -154,7 +160,7 @@ static tg_status add_listed(tg_tok_build *b, json_t *added, tg_err *e)
     {
         int64_t id = json_is_integer(item) ? json_integer_value(item) : -1;
         TG_TRY(check_id(b, id, added_name, key, e));
-        TG_TRY(put_token(b, (int32_t)id, tg_str_from_cstr(key), 0, e));
+        TG_TRY(add_with_id(b, (int32_t)id, tg_str_from_cstr(key), 0, e));
     }
     return TG_OK;
 }
@@ -177,7 +183,7 @@ static tg_status add_special(tg_tok_build *b, const json_t *v, const char *key, 
     if (json_is_object(v)) TG_TRY(tg_tok_config_read_flags(v, name, &flags, e));
     if (old) flags |= old->flags;
     flags = (flags & ~(uint32_t)TG_TOK_ADDED_NORMALIZED) | TG_TOK_ADDED_SPECIAL;
-    return put_token(b, id, content, flags, e);
+    return add_with_id(b, id, content, flags, e);
 }
 
 static const char *const named_keys[] = {"bos_token", "eos_token", "unk_token", "pad_token",
@@ -237,16 +243,15 @@ static tg_tok_build_added *find_listed(const tg_tok_build *b, tg_str content, in
     return NULL;
 }
 
-static tg_status merge_token(tg_tok_build *b, tg_str content, uint32_t flags, int32_t *next,
-                             tg_err *e)
+/* As the library does: the id is the content's, or the next free one. */
+static tg_status add_by_content(tg_tok_build *b, tg_str content, uint32_t flags, int32_t *next,
+                                tg_err *e)
 {
     if (content.len == 0) return TG_OK;
     tg_tok_build_added *old = find_listed(b, content, next);
     if (!old) return tg_tok_build_add_added_token(b, content, TG_TOKEN_NONE, flags, e);
-    tg_tok_entry *x = &b->entries[old->id];
     old->flags = flags;
-    x->flags = (uint16_t)((x->flags & ~TG_TOKEN_SPECIAL) |
-                          (flags & TG_TOK_ADDED_SPECIAL ? TG_TOKEN_SPECIAL : 0));
+    mark_added(&b->entries[old->id], flags);
     return TG_OK;
 }
 
@@ -283,7 +288,7 @@ static tg_status merge_decoder(tg_tok_build *b, const tg_tok_config *c, int32_t 
         uint32_t flags = 0;
         TG_TRY(tg_tok_config_read_flags(list[i].item, name, &flags, e));
         if (is_named(c, content)) flags |= TG_TOK_ADDED_SPECIAL;
-        TG_TRY(merge_token(b, content, flags, next, e));
+        TG_TRY(add_by_content(b, content, flags, next, e));
     }
     return TG_OK;
 }
@@ -295,7 +300,7 @@ static tg_status merge_named(tg_tok_build *b, const json_t *v, int32_t *next, tg
     tg_str content = get_content(v);
     if (content.len == 0 || find_listed(b, content, next)) return TG_OK;
     if (json_is_object(v)) TG_TRY(tg_tok_config_read_flags(v, config_name, &flags, e));
-    return merge_token(b, content, flags | TG_TOK_ADDED_SPECIAL, next, e);
+    return add_by_content(b, content, flags | TG_TOK_ADDED_SPECIAL, next, e);
 }
 
 tg_status tg_tok_config_merge(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
@@ -365,11 +370,11 @@ static tg_status put_affix(tg_tok_build *b, bool is_front, int32_t id, bool want
  * that the text had. */
 static tg_status apply_clean_up(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
 {
-    tg_given cleans, for_bpe;
+    tg_optional_bool cleans, for_bpe;
     TG_TRY(tg_tok_config_get(c, "clean_up_tokenization_spaces", &cleans, e));
     TG_TRY(tg_tok_config_get(
         c, "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output", &for_bpe, e));
-    if (cleans == TG_GIVEN_TRUE && (b->h.model != TG_TOK_BPE || for_bpe == TG_GIVEN_TRUE))
+    if (cleans == TG_OPTIONAL_TRUE && (b->h.model != TG_TOK_BPE || for_bpe == TG_OPTIONAL_TRUE))
         b->h.flags |= TG_TOK_CLEAN_UP;
     return TG_OK;
 }
@@ -379,12 +384,12 @@ static tg_status apply_clean_up(tg_tok_build *b, const tg_tok_config *c, tg_err 
  * where a text comes from. */
 tg_status tg_tok_config_apply(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
 {
-    tg_given adds;
+    tg_optional_bool adds;
     TG_TRY(find_all_named(b, c->special_map, map_name, e));
     TG_TRY(find_all_named(b, c->config, config_name, e));
     TG_TRY(tg_tok_config_get(c, "add_bos_token", &adds, e));
-    if (adds) TG_TRY(put_affix(b, true, b->h.bos_id, adds == TG_GIVEN_TRUE, e));
+    if (adds) TG_TRY(put_affix(b, true, b->h.bos_id, adds == TG_OPTIONAL_TRUE, e));
     TG_TRY(tg_tok_config_get(c, "add_eos_token", &adds, e));
-    if (adds) TG_TRY(put_affix(b, false, b->h.eos_id, adds == TG_GIVEN_TRUE, e));
+    if (adds) TG_TRY(put_affix(b, false, b->h.eos_id, adds == TG_OPTIONAL_TRUE, e));
     return apply_clean_up(b, c, e);
 }

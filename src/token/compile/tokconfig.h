@@ -40,7 +40,7 @@ TG_MUST_USE tg_status tg_tok_config_add_named(tg_tok_build *b, const tg_tok_conf
 TG_MUST_USE tg_status tg_tok_config_apply(tg_tok_build *b, const tg_tok_config *c, tg_err *e);
 
 /* A yes-or-no key of tokenizer_config.json. */
-TG_MUST_USE tg_status tg_tok_config_get(const tg_tok_config *c, const char *key, tg_given *out,
-                                        tg_err *e);
+TG_MUST_USE tg_status tg_tok_config_get(const tg_tok_config *c, const char *key,
+                                        tg_optional_bool *out, tg_err *e);
 
 #endif

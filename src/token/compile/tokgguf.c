@@ -49,9 +49,9 @@ static tg_status set_ids(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
 /* BOS and EOS around a text: as the file says, else as its kind does. */
 static tg_status add_affixes(tg_tok_build *b, const tg_gguf_vocab *v, bool adds_bos, tg_err *e)
 {
-    if (v->add_bos != TG_GIVEN_ABSENT) adds_bos = v->add_bos == TG_GIVEN_TRUE;
-    bool adds_eos = v->add_eos == TG_GIVEN_TRUE;
-    if (adds_bos && b->h.bos_id < 0 && v->add_bos == TG_GIVEN_TRUE)
+    if (v->add_bos != TG_OPTIONAL_ABSENT) adds_bos = v->add_bos == TG_OPTIONAL_TRUE;
+    bool adds_eos = v->add_eos == TG_OPTIONAL_TRUE;
+    if (adds_bos && b->h.bos_id < 0 && v->add_bos == TG_OPTIONAL_TRUE)
         return tg_fail(
             e, TG_E_CORRUPT,
             "tokenizer.ggml.add_bos_token is true and tokenizer.ggml.bos_token_id absent");
@@ -75,10 +75,9 @@ static tg_status add_listed_merges(tg_tok_build *b, const tg_gguf_vocab *v, tg_e
                        (int)v->model.len, v->model.ptr);
     TG_TRY(tg_tok_build_begin_merges(b, (size_t)v->n_merges, e));
     b->keeps_first_merge = true;
-    tg_buf joined = {0};
     tg_status s = TG_OK;
     for (int32_t i = 0; i < v->n_merges && s == TG_OK; i++) {
-        tg_str m = v->merges[i];
+        tg_str m = v->merges[i], missing;
         /* A token may begin with a blank, which therefore does not end the left part. */
         const char *space = m.len > 1 ? memchr(m.ptr + 1, ' ', m.len - 1) : NULL;
         if (!space) {
@@ -87,20 +86,13 @@ static tg_status add_listed_merges(tg_tok_build *b, const tg_gguf_vocab *v, tg_e
         }
         tg_str left = {m.ptr, (size_t)(space - m.ptr)};
         tg_str right = {space + 1, m.len - left.len - 1};
-        tg_buf_clear(&joined);
-        tg_buf_add_str(&joined, left);
-        tg_buf_add_str(&joined, right);
-        int32_t l = tg_tok_build_find(b, left), r = tg_tok_build_find(b, right);
-        int32_t id = tg_tok_build_find(b, tg_buf_str(&joined));
-        if (l < 0 || r < 0 || id < 0)
+        s = tg_tok_build_add_listed_merge(b, left, right, 0, i, &missing, e);
+        if (s == TG_OK && missing.ptr)
             s = tg_fail(e, TG_E_CORRUPT,
                         "tokenizer.ggml.merges[%" PRId32 "] '%.*s' names or makes a token that the "
                         "vocabulary lacks",
                         i, (int)TG_MIN(m.len, (size_t)100), m.ptr);
-        else
-            tg_tok_build_add_merge(b, l, r, i, id);
     }
-    tg_buf_deinit(&joined);
     return s;
 }
 
@@ -137,7 +129,7 @@ static tg_status build_scored(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e
     if (!v->scores)
         return tg_fail(e, TG_E_CORRUPT,
                        "tokenizer.ggml.model is 'llama' and tokenizer.ggml.scores is absent");
-    TG_TRY(add_mark_steps(b, v->add_space_prefix != TG_GIVEN_FALSE, e));
+    TG_TRY(add_mark_steps(b, v->add_space_prefix != TG_OPTIONAL_FALSE, e));
     TG_TRY(tg_tok_pieces_declare(b, &p, e));
     TG_TRY(add_pieces(b, &p, e));
     TG_TRY(tg_tok_pieces_merge(b, &p, e));
@@ -217,7 +209,7 @@ static tg_status build_byte_level(tg_tok_build *b, const tg_gguf_vocab *v, tg_er
     if (pre->has_nfc)
         TG_TRY(tg_tok_build_add_step(b, false, (tg_tok_step){.op = TG_TOK_NFC}, TG_STR(""),
                                      TG_STR(""), e));
-    if (v->add_space_prefix == TG_GIVEN_TRUE)
+    if (v->add_space_prefix == TG_OPTIONAL_TRUE)
         TG_TRY(tg_tok_build_add_step(b, true,
                                      (tg_tok_step){.op = TG_TOK_LEAD, .x = TG_TOK_LEAD_FIRST},
                                      TG_STR(" "), TG_STR(""), e));
@@ -259,9 +251,9 @@ static tg_status build_unigram(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *
 {
     tg_tok_pieces p = pieces_of(v);
     int n_bytes = 0;
-    bool leads = v->add_space_prefix != TG_GIVEN_FALSE;
+    bool leads = v->add_space_prefix != TG_OPTIONAL_FALSE;
     int32_t blanks = (leads ? TG_TOK_BLANKS_LEAD : 0) |
-                     (v->remove_extra_whitespaces == TG_GIVEN_TRUE ? TG_TOK_BLANKS_MERGE : 0);
+                     (v->remove_extra_whitespaces == TG_OPTIONAL_TRUE ? TG_TOK_BLANKS_MERGE : 0);
     if (!v->scores)
         return tg_fail(e, TG_E_CORRUPT,
                        "tokenizer.ggml.model is 't5' and tokenizer.ggml.scores is absent");
@@ -282,7 +274,7 @@ static tg_status build_unigram(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *
     if (leads || (blanks & TG_TOK_BLANKS_MERGE)) b->h.n_left = 1, b->h.left_cp = ' ';
     TG_TRY(add_affixes(b, v, false, e));
     /* Where the file does not say, EOS ends a text. */
-    if (v->add_eos == TG_GIVEN_ABSENT && b->h.eos_id >= 0) tg_ids_push(&b->suffix, b->h.eos_id);
+    if (v->add_eos == TG_OPTIONAL_ABSENT && b->h.eos_id >= 0) tg_ids_push(&b->suffix, b->h.eos_id);
     return tg_ids_check(&b->suffix, e);
 }
 
@@ -290,8 +282,9 @@ static tg_status build_unigram(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *
 
 static tg_status add_bert_steps(tg_tok_build *b, const tg_gguf_vocab *v, tg_err *e)
 {
-    bool lowers = v->lowercase != TG_GIVEN_FALSE;
-    bool strips = v->strip_accents == TG_GIVEN_ABSENT ? lowers : v->strip_accents == TG_GIVEN_TRUE;
+    bool lowers = v->lowercase != TG_OPTIONAL_FALSE;
+    bool strips =
+        v->strip_accents == TG_OPTIONAL_ABSENT ? lowers : v->strip_accents == TG_OPTIONAL_TRUE;
     const struct {
         tg_tok_op op;
         bool is_asked;
@@ -331,7 +324,7 @@ static tg_status build_wordpiece(tg_tok_build *b, const tg_gguf_vocab *v, tg_err
     b->h.unk_id = b->h.unk_name_id;
     if (b->h.bos_id < 0) b->h.bos_id = cls;
     TG_TRY(add_affixes(b, v, true, e));
-    if (v->add_sep != TG_GIVEN_FALSE && sep >= 0) tg_ids_push(&b->suffix, sep);
+    if (v->add_sep != TG_OPTIONAL_FALSE && sep >= 0) tg_ids_push(&b->suffix, sep);
     return tg_ids_check(&b->suffix, e);
 }
 

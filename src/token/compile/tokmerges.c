@@ -54,33 +54,24 @@ static tg_status add_vocabulary(tg_tok_build *b, json_t *vocab, tg_err *e)
     return tg_tok_build_index(b, e);
 }
 
-static tg_status add_merge(tg_tok_build *b, tg_str line, int32_t number, int32_t rank,
-                           tg_buf *joined, tg_err *e)
+static tg_status add_merge(tg_tok_build *b, tg_str line, int32_t number, int32_t rank, tg_err *e)
 {
     const char *blank = line.len ? memchr(line.ptr, ' ', line.len) : NULL;
     size_t n = blank ? (size_t)(blank - line.ptr) : 0;
     if (n == 0 || n + 1 == line.len || memchr(blank + 1, ' ', line.len - n - 1))
         return tg_fail(e, TG_E_CORRUPT, "%s: line %" PRId32 " is not two tokens", merges_name,
                        number);
-    tg_str left = {line.ptr, n}, right = {blank + 1, line.len - n - 1};
-    tg_buf_clear(joined);
-    tg_buf_add_str(joined, left);
-    tg_buf_add_str(joined, right);
-    TG_TRY(tg_buf_check(joined, e));
-    int32_t l = tg_tok_build_find(b, left), r = tg_tok_build_find(b, right);
-    int32_t id = tg_tok_build_find(b, tg_buf_str(joined));
-    if (l < 0 || r < 0 || id < 0)
-        return tg_fail(
-            e, TG_E_CORRUPT, "%s: line %" PRId32 " '%.*s' names or makes a token that %s lacks",
-            merges_name, number, (int)TG_MIN(line.len, (size_t)100), line.ptr, vocab_name);
-    tg_tok_build_add_merge(b, l, r, rank, id);
-    return TG_OK;
+    tg_str left = {line.ptr, n}, right = {blank + 1, line.len - n - 1}, missing;
+    TG_TRY(tg_tok_build_add_listed_merge(b, left, right, 0, rank, &missing, e));
+    if (!missing.ptr) return TG_OK;
+    return tg_fail(e, TG_E_CORRUPT,
+                   "%s: line %" PRId32 " '%.*s' names or makes a token that %s lacks", merges_name,
+                   number, (int)TG_MIN(line.len, (size_t)100), line.ptr, vocab_name);
 }
 
 /* The first line may say the version of the format; empty lines are nothing. */
 static tg_status add_merges(tg_tok_build *b, tg_str text, tg_err *e)
 {
-    tg_buf joined = {0};
     tg_status s = TG_OK;
     int32_t number = 0, rank = 0;
     size_t n_lines = 1;
@@ -90,9 +81,8 @@ static tg_status add_merges(tg_tok_build *b, tg_str text, tg_err *e)
     while (text.len && s == TG_OK) {
         tg_str line = tg_str_take_line(&text);
         bool is_version = ++number == 1 && tg_str_has_prefix(line, TG_STR("#version"));
-        if (line.len && !is_version) s = add_merge(b, line, number, rank++, &joined, e);
+        if (line.len && !is_version) s = add_merge(b, line, number, rank++, e);
     }
-    tg_buf_deinit(&joined);
     return s;
 }
 
@@ -100,13 +90,13 @@ static tg_status build(tg_tok_build *b, json_t *vocab, tg_str merges, const tg_t
                        tg_err *e)
 {
     const tg_tok_pre *pre = NULL;
-    tg_given leads;
+    tg_optional_bool leads;
     TG_TRY(find_pre(c, &pre, e));
     TG_TRY(tg_tok_config_get(c, "add_prefix_space", &leads, e));
     if (pre->has_nfc)
         TG_TRY(tg_tok_build_add_step(b, false, (tg_tok_step){.op = TG_TOK_NFC}, TG_STR(""),
                                      TG_STR(""), e));
-    if (leads == TG_GIVEN_TRUE)
+    if (leads == TG_OPTIONAL_TRUE)
         TG_TRY(tg_tok_build_add_step(b, true, (tg_tok_step){.op = TG_TOK_LEAD}, TG_STR(" "),
                                      TG_STR(""), e));
     TG_TRY(tg_tok_pre_add_splits(b, pre, e));

@@ -65,23 +65,18 @@ static tg_status split_merge(const json_t *v, size_t i, tg_str *left, tg_str *ri
 }
 
 static tg_status add_merge(tg_tok_build *b, tg_str left, tg_str right, tg_str word_prefix,
-                           size_t rank, tg_buf *joined, tg_err *e)
+                           size_t rank, tg_err *e)
 {
-    int32_t l = tg_tok_build_find(b, left), r = tg_tok_build_find(b, right);
-    if (l < 0) return fail_model(e, "merges name a token that the vocabulary lacks,", left);
-    if (r < 0) return fail_model(e, "merges name a token that the vocabulary lacks,", right);
+    tg_str missing;
     /* The mark of a word's inner tokens stands before the right part and not inside the whole. */
     if (right.len < word_prefix.len)
         return fail_model(e, "merges have a right part without continuing_subword_prefix,", right);
-    tg_buf_clear(joined);
-    tg_buf_add_str(joined, left);
-    tg_buf_add(joined, right.ptr + word_prefix.len, right.len - word_prefix.len);
-    TG_TRY(tg_buf_check(joined, e));
-    int32_t id = tg_tok_build_find(b, tg_buf_str(joined));
-    if (id < 0)
-        return fail_model(e, "merges make a token that the vocabulary lacks,", tg_buf_str(joined));
-    tg_tok_build_add_merge(b, l, r, (int32_t)rank, id);
-    return TG_OK;
+    TG_TRY(
+        tg_tok_build_add_listed_merge(b, left, right, word_prefix.len, (int32_t)rank, &missing, e));
+    if (!missing.ptr) return TG_OK;
+    if (missing.ptr == left.ptr || missing.ptr == right.ptr)
+        return fail_model(e, "merges name a token that the vocabulary lacks,", missing);
+    return fail_model(e, "merges make a token that the vocabulary lacks,", missing);
 }
 
 static tg_status add_merges(tg_tok_build *b, const json_t *model, tg_str word_prefix, tg_err *e)
@@ -90,7 +85,6 @@ static tg_status add_merges(tg_tok_build *b, const json_t *model, tg_str word_pr
     if (!json_is_array(merges))
         return tg_fail(e, TG_E_CORRUPT, "%s: model has no 'merges'", file_name);
     TG_TRY(tg_tok_build_begin_merges(b, json_array_size(merges), e));
-    tg_buf joined = {0};
     tg_status s = TG_OK;
     size_t i;
     json_array_foreach(merges, i, item)
@@ -99,10 +93,9 @@ static tg_status add_merges(tg_tok_build *b, const json_t *model, tg_str word_pr
         /* The first line of merges.txt; the library passes by all such strings. */
         if (json_is_string(item) && strncmp(json_string_value(item), "#version", 8) == 0) continue;
         s = split_merge(item, i, &left, &right, e);
-        if (s == TG_OK) s = add_merge(b, left, right, word_prefix, i, &joined, e);
+        if (s == TG_OK) s = add_merge(b, left, right, word_prefix, i, e);
         if (s != TG_OK) break;
     }
-    tg_buf_deinit(&joined);
     return s;
 }
 

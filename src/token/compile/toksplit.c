@@ -94,7 +94,7 @@ static void find_splits(finder *f)
         const tg_tok_merge *m = f->order[i];
         tg_tok_split *x = &f->splits[m->id];
         if (!is_split(f, m->left) || !is_split(f, m->right) || is_known(f, m->id) ||
-            !tg_tok_stay_apart(&f->view, m->left, m->right, TG_TOK_UNASKED_TWO))
+            !tg_tok_stay_apart(&f->view, m->left, m->right, TG_TOK_SKIP_OWN))
             continue;
         x->half[0] = m->left;
         x->half[1] = m->right;

@@ -323,12 +323,12 @@ static bool stay_apart_merged(tg_tok_scratch *s, const tg_tok_view *v, tg_span t
 /* Whether `id`, v's [at, end), may stand behind the last token. A wrong "no" changes no id: it
  * leaves the word without tokens, and to the queue. */
 static bool fits(tg_tok_scratch *s, const tg_tok_view *v, int32_t at, int32_t end, int32_t id,
-                 tg_tok_unasked unasked)
+                 tg_tok_skipped skipped)
 {
     const tg_tok_splits *p = &s->t->splits;
     int32_t left = s->out->ptr[s->out->len - 1];
     if (p->at[left].rank != TG_TOK_SPLIT_LATE && p->at[id].rank != TG_TOK_SPLIT_LATE)
-        return tg_tok_stay_apart(p, left, id, unasked);
+        return tg_tok_stay_apart(p, left, id, skipped);
     tg_late_pair *x = &s->late[tg_tok_merge_hash(left, id) % TG_COUNT(s->late)];
     if (x->left != left || x->right != id || !x->is_known) {
         tg_span two = {at - p->at[left].n_bytes, end};
@@ -349,28 +349,28 @@ static bool find_tokens(tg_tok_scratch *s, const tg_tok_view *v, tg_span w, int3
     int32_t at = *from;
     candidate x = find_longest(s->t, v, at, w.end);
     /* Of the token that is tried as a left neighbour, and of the last one. */
-    tg_tok_unasked unasked = TG_TOK_UNASKED_LEFT, unasked_last = TG_TOK_ASK_ALL;
+    tg_tok_skipped skipped = TG_TOK_SKIP_LEFT, skipped_last = TG_TOK_SKIP_NONE;
     while (x.id >= 0) {
         int32_t next = at + x.n_bytes;
         if (!is_dead(s, next - w.begin) &&
-            (out->len == first || fits(s, v, at, next, x.id, unasked_last))) {
+            (out->len == first || fits(s, v, at, next, x.id, skipped_last))) {
             if (p->at[x.id].n_bytes != x.n_bytes) return false; /* a damaged table */
             tg_ids_push(out, x.id);
             if (out->is_failed) return true; /* the caller's caller finds it */
             at = next;
-            unasked_last = unasked;
-            unasked = TG_TOK_UNASKED_LEFT;
+            skipped_last = skipped;
+            skipped = TG_TOK_SKIP_LEFT;
             x = find_longest(s->t, v, at, w.end);
             continue;
         }
-        unasked = TG_TOK_ASK_ALL;
+        skipped = TG_TOK_SKIP_NONE;
         x.id = find_shorter(p, x.id);
         if (x.id < 0) {
             if (out->len == first) return false;
             s->dead[(at - w.begin) >> 5] |= 1u << ((at - w.begin) & 31);
             x.id = out->ptr[--out->len];
             at -= p->at[x.id].n_bytes;
-            unasked_last = TG_TOK_ASK_ALL; /* not known any more */
+            skipped_last = TG_TOK_SKIP_NONE; /* not known any more */
         }
         x.n_bytes = p->at[x.id].n_bytes;
         if (x.n_bytes < 1 || x.n_bytes > w.end - at) return false; /* a damaged table */

@@ -20,7 +20,7 @@ static bool may_merge(const tg_tok_splits *s, int32_t left, int32_t right, int32
  * is ever asked, and of most others EARLY says that they never merge. Which of the two is undone is
  * anybody's guess, and still a branch is right: waiting for the answer takes longer than guessing
  * wrong (a quarter of all time). */
-bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, tg_tok_unasked unasked)
+bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, tg_tok_skipped skipped)
 {
     int32_t left_until = TG_TOK_NO_RANK, right_until = TG_TOK_NO_RANK;
     if ((uint32_t)left >= (uint32_t)s->n || (uint32_t)right >= (uint32_t)s->n) return false;
@@ -29,7 +29,7 @@ bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, tg_t
         int32_t rank = s->bigrams[l->last_byte << 8 | r->first_byte];
         if ((rank < l->last_until) & (rank <= r->first_until)) return false;
     }
-    for (bool is_asked = unasked == TG_TOK_ASK_ALL;;) {
+    for (bool is_asked = skipped == TG_TOK_SKIP_NONE;;) {
         if ((l->n_bytes | r->n_bytes) == 1 && s->bigrams) return true; /* as above */
         if (is_asked && may_merge(s, left, right, TG_MIN(left_until, right_until))) {
             int32_t rank = tg_tok_rank_of(s, left, right);
@@ -50,7 +50,7 @@ bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, tg_t
             right = r->half[0];
             if ((uint32_t)right >= (uint32_t)s->n) return false;
             r = &s->at[right];
-            is_asked |= unasked != TG_TOK_UNASKED_LEFT;
+            is_asked |= skipped != TG_TOK_SKIP_LEFT;
         }
     }
 }

@@ -45,16 +45,16 @@ TG_INLINE int32_t tg_tok_rank_of(const tg_tok_splits *s, int32_t left, int32_t r
     return m && m->rank >= 0 ? m->rank : TG_TOK_NO_RANK;
 }
 
-/* Merges of two tokens side by side that are not asked for. */
-typedef enum tg_tok_unasked {
-    TG_TOK_ASK_ALL,
-    TG_TOK_UNASKED_TWO, /* that of the two, which is to come */
-    TG_TOK_UNASKED_LEFT /* any of the left one: it is the longest at its place, and whatever it
+/* Merges of two tokens side by side that need no look-up. */
+typedef enum tg_tok_skipped {
+    TG_TOK_SKIP_NONE,
+    TG_TOK_SKIP_OWN, /* that of the two, which is to come */
+    TG_TOK_SKIP_LEFT /* any of the left one: it is the longest at its place, and whatever it
                          * merged to would be a longer one there */
-} tg_tok_unasked;
+} tg_tok_skipped;
 
 /* Whether merging two tokens that are not late, side by side, leaves them as they are. False for
  * ids out of range. */
-bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, tg_tok_unasked unasked);
+bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, tg_tok_skipped skipped);
 
 #endif

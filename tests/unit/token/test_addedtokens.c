@@ -221,7 +221,7 @@ static void an_unused_piece_of_a_gguf_file_prints_nothing(void **state)
         v.n_tokens = 4;
         v.bos_id = v.unk_id = v.pad_id = v.cls_id = v.sep_id = TG_TOKEN_NONE;
         v.eos_id = 3;
-        v.add_space_prefix = TG_GIVEN_FALSE;
+        v.add_space_prefix = TG_OPTIONAL_FALSE;
         if (tg_tokenizer_compile_gguf(&s.blob, &v, &e) != TG_OK ||
             tg_tokenizer_open(&s.t, s.blob.ptr, s.blob.len, &e) != TG_OK)
             fail_msg("%s", e.msg);

@@ -328,11 +328,11 @@ static void real_vocabularies_equal_the_reference(void **state)
     end_comparing(150 * n_found);
 }
 
-static tg_given given(const tg_gguf *g, const char *key)
+static tg_optional_bool given(const tg_gguf *g, const char *key)
 {
     bool is_on = false, is_present = false;
     assert_int_equal(tg_gguf_get_bool(g, key, &is_on, &is_present, NULL), TG_OK);
-    return !is_present ? TG_GIVEN_ABSENT : is_on ? TG_GIVEN_TRUE : TG_GIVEN_FALSE;
+    return !is_present ? TG_OPTIONAL_ABSENT : is_on ? TG_OPTIONAL_TRUE : TG_OPTIONAL_FALSE;
 }
 
 static int64_t id_of(const tg_gguf *g, const char *key)
@@ -497,7 +497,7 @@ static void the_declared_model_decides_between_merges_and_scores(void **state)
                        .eos_id = TG_TOKEN_NONE,
                        .unk_id = 0,
                        .pad_id = TG_TOKEN_NONE,
-                       .add_space_prefix = TG_GIVEN_FALSE};
+                       .add_space_prefix = TG_OPTIONAL_FALSE};
     subject s = {0};
     assert_int_equal(tg_tokenizer_compile_gguf(&s.blob, &v, NULL), TG_OK);
     open_subject(&s);
@@ -744,12 +744,12 @@ static void gguf_metadata_that_is_wrong_is_refused(void **state)
     v.eos_id = 0xffffffff;
     expect_gguf(&v, "4294967295");
     v.eos_id = TG_TOKEN_NONE;
-    v.add_eos = TG_GIVEN_TRUE;
+    v.add_eos = TG_OPTIONAL_TRUE;
     expect_gguf(&v, "add_eos_token");
     v = small_gguf();
     v.bos_id = TG_TOKEN_NONE;
     expect_gguf(&v, NULL);
-    v.add_bos = TG_GIVEN_TRUE;
+    v.add_bos = TG_OPTIONAL_TRUE;
     expect_gguf(&v, "add_bos_token");
     v = small_gguf();
     v.merges = NULL;
@@ -805,7 +805,7 @@ static void a_gguf_file_without_a_pre_tokenizer_warns(void **state)
     IDS(s.t, "ab a1<x>", true, 3, 5, 7, 6);
     close_subject(&s);
     v.pre = (tg_str){0};
-    v.add_bos = v.add_eos = TG_GIVEN_TRUE;
+    v.add_bos = v.add_eos = TG_OPTIONAL_TRUE;
     s = (subject){0};
     assert_int_equal(tg_tokenizer_compile_gguf(&s.blob, &v, NULL), TG_OK);
     open_subject(&s);
