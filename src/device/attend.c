@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attend.c - attention over pages: how queries and KV blocks (pages) are dealt to threads.
  *
- * The contract (kernel.h 12) fixes the arithmetic of a block and of merging blocks in ascending
- * order; this file only decides who computes what. Two ways, with the same bits:
+ * The contract (kernel_attend.h 12) fixes the arithmetic of a block and of merging blocks in
+ * ascending order; this file only decides who computes what. Two ways, with the same bits:
  *
  *  decode   (up to TG_STEP_GEMV_TOKENS tokens) items are (row, KV block, KV head), in memory order:
  *           threads share the blocks of a long context, leave (m, l, o) of each in `partial`, wait

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rates.h - what this machine's processors can do at this moment, measured by the threads of a team
- * with the tier's yardsticks (internal to src/device). */
+ * with the tier's peak rates (internal to src/device). */
 #ifndef TG_DEVICE_RATES_H
 #define TG_DEVICE_RATES_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx2_attend_bf16.h - attention over a block of bf16 (kernel.h 12b), as the avx2 and the avx512
- * tier share it: with vdpbf16ps where the file is compiled for it, else with two fma in its order
+ * avx2_attend_bf16.h - attention over a block of bf16 (kernel_attend.h 12b), as both wide
+ * tiers share it: with vdpbf16ps where the file is compiled for it, else with two fma in its order
  * while the processor is told to flush denormals.
  *
  * What is flushed stands between tg_pairs_begin and tg_pairs_end, reads its input from memory and

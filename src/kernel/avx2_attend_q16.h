@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx2_attend_q16.h - attention over a block of q16 (kernel.h 12e), as the avx2 and the avx512 tier
+ * avx2_attend_q16.h - attention over a block of q16 (kernel_attend.h 12e), as both wide tiers
  * share it: exact integer sums of pairs, twice as many products an instruction as fma makes. */
 #ifndef TG_KERNEL_AVX2_ATTEND_Q16_H
 #define TG_KERNEL_AVX2_ATTEND_Q16_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx2_attend_q8.h - attention over a block of q8 (kernel.h 12c), as the avx2 and the avx512 tier
+ * avx2_attend_q8.h - attention over a block of q8 (kernel_attend.h 12c), as both wide tiers
  * share it: exact integer sums, so the bits follow from the few float operations around them. */
 #ifndef TG_KERNEL_AVX2_ATTEND_Q8_H
 #define TG_KERNEL_AVX2_ATTEND_Q8_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx2_peak.c - the yardsticks with 256-bit registers. */
+ * avx2_peak.c - the peak rates with 256-bit registers. */
 #include "kernel/avx2.h"
 
 enum { N_SUMS = 8 }; /* independent, to hide latencies */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx512_peak.c - the yardsticks with 512-bit registers. */
+ * avx512_peak.c - the peak rates with 512-bit registers. */
 #include "kernel/avx512.h"
 
 enum { N_SUMS = 8, N_DOTS = TG_PEAK_BYTES / 64 }; /* independent, to hide a latency of 4-5 cycles */

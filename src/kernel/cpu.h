@@ -41,7 +41,7 @@ tg_cpu_model tg_cpu_find_model(void);
 int32_t tg_cpu_prefetch_bytes(tg_cpu_model m);
 
 /* Whether adding bytes is so much cheaper than multiplying them that kernels of the tier gain by
- * multiplying by pairs (kernel.h, tg_a8_top). It changes no result. */
+ * multiplying by pairs (kernel_quantize.h, tg_a8_top). It changes no result. */
 bool tg_cpu_gains_by_pairs(tg_cpu_model m, tg_cpu_tier t);
 
 #endif

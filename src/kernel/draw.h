@@ -16,12 +16,12 @@ enum { TG_SAMPLE_BLOCK = 64 };
 /* The u of contract 13: uniform in [0, 1), a multiple of 2^-24. */
 float tg_sample_uniform(uint64_t seed, int32_t sample_index, int32_t position);
 
-/* "mass" of p [n] and the draw for a u in [0, 1], as kernel.h defines them. The draw returns -1
+/* "mass" of p [n] and the draw for a u in [0, 1], by kernel_sample.h. The draw returns -1
  * only if every p is 0. */
 float tg_sample_mass(const float *p, int32_t n);
 int32_t tg_sample_draw(const float *p, int32_t n, float u);
 
-/* Changes the logits as kernel.h says. */
+/* Changes the logits as kernel_sample.h says. */
 void tg_sample_adjust_row(float *logits, const tg_sample_params *p, const tg_sample_adjust *adjust);
 
 /* How the scratch of a row is divided. */

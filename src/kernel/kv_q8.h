@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * kv_q8.h - how queries, keys and values become codes (kernel.h 12c), for every tier: the
+ * kv_q8.h - how queries, keys and values become codes (kernel_attend.h 12c), for every tier: the
  * compiler's vectors give the same bits, since no sum is reordered.
  *
  * Inline only: the tiers are compiled with other flags and may share source, never objects. */

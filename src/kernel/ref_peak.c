@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ref_peak.c - the yardsticks, plainly. */
+ * ref_peak.c - the peak rates, plainly. */
 #include "kernel/ref.h"
 
 uint64_t tg_ref_sum_words(const uint64_t *p, int64_t n)

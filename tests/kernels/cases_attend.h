@@ -36,7 +36,7 @@ static void make_ranges(check *c, attend_case *x, int shape)
     }
 }
 
-/* ---- elements of a page: see kernel.h, tg_kv_type */
+/* ---- elements of a page: see kernel_attend.h, tg_kv_type */
 
 static size_t kv_bytes(tg_kv_type type, size_t dim)
 {

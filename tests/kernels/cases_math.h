@@ -330,7 +330,7 @@ static void check_add(check *c)
     }
 }
 
-/* ---- yardsticks: exact integers, so the truth is a calculation of another form */
+/* ---- peak rates: exact integers, so the truth is a calculation of another form */
 
 static const uint64_t *draw_words(check *c, int32_t n)
 {
