@@ -26,7 +26,7 @@ struct tg_exe {
     tg_step_weight *weights; /* [n_layers][TG_W_COUNT] */
     int16_t *maps;           /* of the weights' outlier groups, equal ones once */
     bool owns_weights;
-    tg_step_glu_fn **glu; /* [n_layers] */
+    tg_step_glu_fn **glu; /* [plan->n_instrs][n_layers] */
     tg_io io;
     tg_token_blocks token_blocks;
     void *token_blocks_memory; /* its arrays; NULL: the plan does not run in blocks */
@@ -279,20 +279,20 @@ static tg_status resolve_weights(tg_exe *x, const void *weights, tg_err *e)
     return make_maps(x, e);
 }
 
-/* A layer has one GLU_MATMUL at most. */
 static tg_status choose_glu(tg_exe *x, tg_err *e)
 {
     const tg_plan *plan = x->plan;
-    int32_t n_layers = TG_MAX(x->program->n_layers, 1);
-    x->glu = TG_NEW_ARRAY(tg_step_glu_fn *, n_layers);
-    if (!x->glu) return tg_fail_nomem(e, (size_t)n_layers * sizeof *x->glu, "a loaded plan");
+    int64_t n_layers = x->program->n_layers, n = (int64_t)plan->n_instrs * n_layers;
+    x->glu = TG_NEW_ARRAY(tg_step_glu_fn *, n);
+    if (!x->glu) return tg_fail_nomem(e, (size_t)n * sizeof *x->glu, "a loaded plan");
     for (int32_t k = 0; k < plan->n_segments; k++) {
         const tg_segment *g = &plan->segments[k];
-        for (int32_t i = 0; i < g->n_instrs * g->n_layers; i++) {
-            const tg_instr *instr = &plan->instrs[g->first_instr + i % g->n_instrs];
-            int32_t layer = plan->layer_refs[g->first_layer + i / g->n_instrs];
-            if (instr->op == TG_OP_GLU_MATMUL)
-                x->glu[layer] = tg_step_choose_glu(instr, &x->weights[(int64_t)layer * TG_W_COUNT]);
+        for (int32_t at = 0; at < g->n_instrs * TG_MAX(g->n_layers, 1); at++) {
+            int32_t i = g->first_instr + at % g->n_instrs, l = at / g->n_instrs;
+            int32_t layer = g->n_layers ? plan->layer_refs[g->first_layer + l] : 0;
+            if (plan->instrs[i].op == TG_OP_GLU_MATMUL)
+                x->glu[i * n_layers + layer] =
+                    tg_step_choose_glu(x->weights, &plan->instrs[i], layer);
         }
     }
     return TG_OK;

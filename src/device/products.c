@@ -27,7 +27,8 @@ static void aim_prefetch(const tg_step_view *v, const tg_instr *x, int32_t layer
     for (x++; x < end; x++) {
         if (x->op == TG_OP_ATTENTION) continue;
         if (x->op != TG_OP_MATMUL && x->op != TG_OP_MATMUL_ADD) return;
-        const tg_step_weight *w = tg_step_weight_of(v->step, x->weights[TG_SLOT_W], layer);
+        const tg_step_weight *w =
+            tg_step_find_weight(v->step->weights, x->weights[TG_SLOT_W], layer);
         int64_t begin, end_tile;
         tg_step_share(v, tg_div_up(w->entry->rows, TG_TILE_ROWS), &begin, &end_tile);
         mine->ahead = w->data + begin * w->entry->tile_stride;
@@ -72,7 +73,7 @@ static tg_a8_kind get_kind(const tg_step_view *v, const int32_t *roles, int32_t 
 {
     tg_a8_kind kind = {0};
     for (int32_t i = 0; i < n; i++) {
-        const tg_step_weight *w = tg_step_weight_of(v->step, roles[i], layer);
+        const tg_step_weight *w = tg_step_find_weight(v->step->weights, roles[i], layer);
         if (!w->entry || !tg_layout_rows[w->entry->layout].is_quantized) continue;
         int32_t top = tg_a8_top((tg_layout)w->entry->layout);
         kind.outliers = w->outliers;
@@ -142,7 +143,7 @@ static void show_input(const tg_step_view *v, const tg_step_weight *w, const inp
 static void multiply(const tg_step_view *v, const input *in, const product *p, int32_t layer,
                      int64_t begin, int64_t end)
 {
-    const tg_step_weight *w = tg_step_weight_of(v->step, p->role, layer);
+    const tg_step_weight *w = tg_step_find_weight(v->step->weights, p->role, layer);
     if (begin >= end || in->n_rows == 0) return;
     if (v->step->watch && begin == 0) show_input(v, w, in); /* one thread has the first tile */
     int64_t first_row = begin * TG_TILE_ROWS;
@@ -258,7 +259,8 @@ static void multiply_interleaved(const tg_step_view *v, const tg_step_weight *ga
 static void run_glu_interleaved(const tg_step_view *v, const tg_instr *x, const input *in,
                                 int32_t layer, int64_t begin, int64_t end)
 {
-    const tg_step_weight *gate = tg_step_weight_of(v->step, x->weights[TG_SLOT_GLU_GATE], layer);
+    const tg_step_weight *gate =
+        tg_step_find_weight(v->step->weights, x->weights[TG_SLOT_GLU_GATE], layer);
     int64_t width = v->step->plan->values[x->out].width;
     int64_t stride = 2 * tg_div_up(width, TG_TILE_ROWS) * TG_TILE_ROWS, y_stride;
     float *tiles = v->scratch->products.interleaved, *y = tg_step_value(v, x->out, &y_stride);
@@ -266,7 +268,7 @@ static void run_glu_interleaved(const tg_step_view *v, const tg_instr *x, const 
     if (begin >= end || in->n_rows == 0) return;
     if (v->step->watch && begin == 0) {
         show_input(v, gate, in);
-        show_input(v, tg_step_weight_of(v->step, x->weights[TG_SLOT_GLU_UP], layer), in);
+        show_input(v, tg_step_find_weight(v->step->weights, x->weights[TG_SLOT_GLU_UP], layer), in);
     }
     multiply_interleaved(v, gate, in, tiles, stride, begin, end);
     const tg_kernels *kernels = v->step->kernels;
@@ -313,17 +315,20 @@ static bool is_interleaved(const tg_weight_entry *gate, const tg_weight_entry *u
            up->tile_stride == gate->tile_stride;
 }
 
-static bool has_vector(const tg_instr *x, int32_t slot, const tg_step_weight *layer)
+static const tg_step_weight *find_slot(const tg_step_weight *weights, const tg_instr *x,
+                                       int32_t slot, int32_t layer)
 {
-    return x->weights[slot] != TG_NONE && layer[x->weights[slot]].data;
+    int32_t role = x->weights[slot];
+    return role == TG_NONE ? NULL : tg_step_find_weight(weights, role, layer);
 }
 
-tg_step_glu_fn *tg_step_choose_glu(const tg_instr *x, const tg_step_weight *layer)
+tg_step_glu_fn *tg_step_choose_glu(const tg_step_weight *weights, const tg_instr *x, int32_t layer)
 {
-    bool has_bias =
-        has_vector(x, TG_SLOT_GLU_GATE_BIAS, layer) || has_vector(x, TG_SLOT_GLU_UP_BIAS, layer);
-    const tg_step_weight *gate = &layer[x->weights[TG_SLOT_GLU_GATE]];
-    const tg_step_weight *up = &layer[x->weights[TG_SLOT_GLU_UP]];
+    const tg_step_weight *gate_bias = find_slot(weights, x, TG_SLOT_GLU_GATE_BIAS, layer);
+    const tg_step_weight *up_bias = find_slot(weights, x, TG_SLOT_GLU_UP_BIAS, layer);
+    bool has_bias = (gate_bias && gate_bias->data) || (up_bias && up_bias->data);
+    const tg_step_weight *gate = find_slot(weights, x, TG_SLOT_GLU_GATE, layer);
+    const tg_step_weight *up = find_slot(weights, x, TG_SLOT_GLU_UP, layer);
     return !has_bias && is_interleaved(gate->entry, up->entry) ? run_glu_interleaved
                                                                : run_glu_apart;
 }
@@ -336,7 +341,8 @@ void tg_step_glu_matmul(const tg_step_view *v, const tg_instr *x, int32_t layer)
     input in = prepare(v, x->in[0], n, get_kind(v, roles, 2, layer));
     int64_t begin, end;
     tg_step_share(v, tg_div_up(v->step->plan->values[x->out].width, TG_TILE_ROWS), &begin, &end);
-    tg_step_glu_fn *run = in.n_rows > TG_STEP_GEMV_TOKENS ? run_glu_gemm : v->step->glu[layer];
+    int64_t at = (x - v->step->plan->instrs) * (int64_t)v->step->program->n_layers + layer;
+    tg_step_glu_fn *run = in.n_rows > TG_STEP_GEMV_TOKENS ? run_glu_gemm : v->step->glu[at];
     run(v, x, &in, layer, begin, end);
 }
 

@@ -56,17 +56,18 @@ char *tg_step_page(const tg_step_view *v, int32_t layer, int32_t page_id, int32_
     return keys;
 }
 
-const tg_step_weight *tg_step_weight_of(const tg_step *s, int32_t role, int32_t layer)
+const tg_step_weight *tg_step_find_weight(const tg_step_weight *weights, int32_t role,
+                                          int32_t layer)
 {
     int32_t l = tg_weight_role_is_per_layer((tg_weight_role)role) ? layer : 0;
-    return &s->weights[(int64_t)l * TG_W_COUNT + role];
+    return &weights[(int64_t)l * TG_W_COUNT + role];
 }
 
 const float *tg_step_vector(const tg_step_view *v, const tg_instr *x, int32_t slot, int32_t layer)
 {
     int32_t role = x->weights[slot];
     if (role == TG_NONE) return NULL;
-    return (const float *)(const void *)tg_step_weight_of(v->step, role, layer)->data;
+    return (const float *)(const void *)tg_step_find_weight(v->step->weights, role, layer)->data;
 }
 
 void tg_step_barrier(const tg_step_view *v)
@@ -78,7 +79,7 @@ void tg_step_barrier(const tg_step_view *v)
 
 void tg_step_embed(const tg_step_view *v, const tg_instr *x, int32_t layer)
 {
-    const tg_step_weight *w = tg_step_weight_of(v->step, x->weights[0], layer);
+    const tg_step_weight *w = tg_step_find_weight(v->step->weights, x->weights[0], layer);
     int64_t begin, end, stride;
     float *y = tg_step_value(v, x->out, &stride);
     tg_step_share(v, v->tokens.n, &begin, &end);

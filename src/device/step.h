@@ -80,7 +80,7 @@ typedef struct tg_step {
     const tg_program *program;
     const tg_plan *plan;
     const tg_step_weight *weights; /* [n_layers][TG_W_COUNT] */
-    tg_step_glu_fn *const *glu;    /* [n_layers] */
+    tg_step_glu_fn *const *glu;    /* [plan->n_instrs][n_layers], NULL: of other operations */
     const tg_kernels *kernels;
     tg_team *team;
     int32_t n_threads;
@@ -143,7 +143,8 @@ void tg_step_share(const tg_step_view *v, int64_t n, int64_t *begin, int64_t *en
 int32_t tg_step_n_rows(const tg_step_view *v, int32_t value);
 /* Row 0 of a value, and the distance between rows in floats. */
 float *tg_step_value(const tg_step_view *v, int32_t value, int64_t *stride);
-const tg_step_weight *tg_step_weight_of(const tg_step *s, int32_t role, int32_t layer);
+const tg_step_weight *tg_step_find_weight(const tg_step_weight *weights, int32_t role,
+                                          int32_t layer);
 /* The plain vector of a slot, NULL when the slot is empty. */
 const float *tg_step_vector(const tg_step_view *v, const tg_instr *x, int32_t slot, int32_t layer);
 /* K half of a page for a layer and KV head; the V half follows at *values. */
@@ -151,9 +152,8 @@ char *tg_step_page(const tg_step_view *v, int32_t layer, int32_t page_id, int32_
                    char **values);
 int32_t tg_step_page_id(const tg_step_view *v, int32_t group, int32_t row, int32_t page);
 
-/* products.c: how GLU_MATMUL x multiplies in a step of up to TG_STEP_GEMV_TOKENS tokens; `layer`:
- * the weights of one layer, [TG_W_COUNT]. */
-tg_step_glu_fn *tg_step_choose_glu(const tg_instr *x, const tg_step_weight *layer);
+/* products.c: how GLU_MATMUL x multiplies in a step of up to TG_STEP_GEMV_TOKENS tokens. */
+tg_step_glu_fn *tg_step_choose_glu(const tg_step_weight *weights, const tg_instr *x, int32_t layer);
 /* Prefetches a little more of the thread's next weights, so that memory works on while attention
  * and other instructions without matrices compute. */
 void tg_step_prefetch(const tg_step_view *v);
