@@ -32,12 +32,17 @@ static void export_and_open(parity_run *r, const char *source, int32_t max_lengt
     assert_int_equal(tg_exec_fill_kv(r->exec, 0xff, NULL), TG_OK);
 }
 
-/* Tokens [at, at + n); the logits after the last are kept. */
-static void read_piece(parity_run *r, const int32_t *ids, int32_t at, int32_t n, float *logits)
+/* Tokens [at, at + n) of a text of n_text; the logits after the last are kept. */
+static void read_piece(parity_run *r, const int32_t *ids, int32_t n_text, int32_t at, int32_t n,
+                       float *logits)
 {
     tg_err e = {0};
     const float *row;
-    tg_exec_row x = {.tokens = ids + at, .n_tokens = n, .position = at, .n_outs = 1};
+    tg_exec_row x = {.tokens = ids + at,
+                     .n_tokens = n,
+                     .position = at,
+                     .n_outs = 1,
+                     .is_long = tg_program_is_long(&r->artifact->program, n_text)};
     if (tg_exec_step(r->exec, n == 1 ? TG_KIND_TOKEN : TG_KIND_CONTEXT, &x, 1, &e) != TG_OK)
         fail_msg("%s", e.msg);
     assert_int_equal(tg_exec_read_logits(r->exec, 0, &row, NULL), TG_OK);
@@ -60,7 +65,7 @@ static void compare_case(const json_t *c, const char *folder, int32_t length, in
     for (int32_t at = 0; (row = json_array_get(rows, next)) != NULL;) {
         int32_t stop = 1 + (int32_t)json_integer_value(json_object_get(row, "position"));
         int32_t n = TG_MIN(piece, stop - at);
-        read_piece(&r, ids, at, n, logits);
+        read_piece(&r, ids, length, at, n, logits);
         at += n;
         if (at < stop) continue;
         const json_t *want = json_object_get(row, "logits");
@@ -135,12 +140,12 @@ static void a_long_text_changes_nothing_for_a_short_one(void **state)
     for (int32_t i = 0; i < LONG; i++)
         ids[i] = 3 + (7 * i * i + 3 * i) % 250;
     export_and_open(&r, "tests/tiny/llama-rope-dynamic", 512);
-    read_piece(&r, ids, 0, SHORT, fresh);
+    read_piece(&r, ids, SHORT, 0, SHORT, fresh);
     tg_kv_trim(tg_exec_kv(r.exec), 0, 0);
     for (int32_t at = 0; at < LONG; at += 100)
-        read_piece(&r, ids, at, 100, logits);
+        read_piece(&r, ids, LONG, at, 100, logits);
     tg_kv_trim(tg_exec_kv(r.exec), 0, 0);
-    read_piece(&r, ids, 0, SHORT, logits);
+    read_piece(&r, ids, SHORT, 0, SHORT, logits);
     assert_memory_equal(fresh, logits, sizeof *logits * (size_t)r.artifact->program.n_vocab);
     parity_close(&r);
 }
@@ -192,7 +197,7 @@ static void a_window_gives_its_pages_back_while_full_layers_keep_theirs(void **s
     const tg_program *p = &r.artifact->program;
     for (int32_t at = 0; at < LENGTH; at += STEP) {
         int32_t n = TG_MIN(STEP, LENGTH - at);
-        read_piece(&r, ids, at, n, logits);
+        read_piece(&r, ids, LENGTH, at, n, logits);
         n_sliding = n_full = 0;
         for (int32_t g = 0; g < p->n_kv_groups; g++) {
             int32_t used = count_used(&r, g), all = (at + n + PAGE - 1) / PAGE;
@@ -225,12 +230,12 @@ static void pages_that_come_back_bring_nothing_along(void **state)
     for (int32_t i = 0; i < LENGTH; i++)
         ids[i] = 3 + (int32_t)(tg_test_next(&rng) % 90);
     for (int32_t at = 0; at < LENGTH; at += 100)
-        read_piece(&r, ids, at, 100, first);
+        read_piece(&r, ids, LENGTH, at, 100, first);
     tg_kv_trim(tg_exec_kv(r.exec), 0, 0);
     for (int32_t i = 0; i < LENGTH - SAME; i++)
         ids[i] = 3 + (int32_t)(tg_test_next(&rng) % 90);
     for (int32_t at = 0; at < LENGTH; at += 8)
-        read_piece(&r, ids, at, 8, second);
+        read_piece(&r, ids, LENGTH, at, 8, second);
     for (int32_t i = 0; i < r.artifact->program.n_vocab; i++)
         assert_true(isfinite(first[i]));
     assert_memory_equal(first, second, sizeof *first * (size_t)r.artifact->program.n_vocab);
