@@ -4,18 +4,8 @@
 #include "base/log.h"
 #include "compile/pass.h"
 #include "ir/io.h"
-#include "kernel/kernel.h"
 
 #include <string.h>
-
-/* ir/ cannot see kernel/, the compiler sees both: numbers that each of them writes down are equal.
- * */
-_Static_assert((int)TG_KV_PAGE_TOKENS == (int)TG_PAGE_TOKENS, "positions of a page");
-_Static_assert((int)TG_N_KV_TYPES == (int)TG_KV_TYPE_COUNT, "KV types");
-_Static_assert((int)TG_N_ACTS == (int)TG_ACT_COUNT, "activation functions");
-_Static_assert(sizeof(tg_sample_params) == TG_IO_SAMPLE_PARAMS_BYTES &&
-                   sizeof(tg_sample_adjust) == TG_IO_SAMPLE_ADJUST_BYTES,
-               "entries of the input image");
 
 static const char *const passes[] = {"build", "fuse", "output-rows", "group", "plan"};
 enum { PASS_BUILD, PASS_FUSE, PASS_OUTPUT_ROWS, PASS_GROUP, PASS_PLAN };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * config.c - the export configuration: strict reading, defaults, rules, and its canonical form. */
 #include "compile/compile.h"
-#include "kernel/kernel.h"
+#include "format/kv_type.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -15,12 +15,11 @@ static const char *const activations_names[] = {
     [TG_ACTIVATIONS_INT8] = "int8",
     [TG_ACTIVATIONS_INT16] = "int16",
 };
-static const char *const kv_names[] = {[TG_KV_F32] = "f32",
-                                       [TG_KV_F16] = "f16",
-                                       [TG_KV_BF16] = "bf16",
-                                       [TG_KV_Q8] = "q8",
-                                       [TG_KV_Q16] = "q16"};
-_Static_assert(TG_COUNT(kv_names) == TG_KV_TYPE_COUNT, "every KV type has a name");
+static const char *const kv_names[TG_KV_TYPE_COUNT] = {[TG_KV_F32] = "f32",
+                                                       [TG_KV_F16] = "f16",
+                                                       [TG_KV_BF16] = "bf16",
+                                                       [TG_KV_Q8] = "q8",
+                                                       [TG_KV_Q16] = "q16"};
 
 enum { DEFAULT_BATCH = 1, DEFAULT_LENGTH = 4096 };
 static const int32_t default_buckets[] = {32, 128, 512};

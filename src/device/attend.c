@@ -73,8 +73,8 @@ static void make_set(query_set *z, const tg_step_view *v, const tg_attrs *a, que
         z->begin[i] = first_visible(a, v->tokens.positions[t]);
         z->end[i] = v->tokens.positions[t] + 1;
     }
-    z->first_block = z->begin[0] / TG_PAGE_TOKENS;
-    z->end_block = (z->end[z->n - 1] - 1) / TG_PAGE_TOKENS + 1;
+    z->first_block = z->begin[0] / TG_KV_PAGE_TOKENS;
+    z->end_block = (z->end[z->n - 1] - 1) / TG_KV_PAGE_TOKENS + 1;
 }
 
 /* Where the results of a block go, one after the other for the queries of a set. */
@@ -96,10 +96,10 @@ static char *get_page(const query_set *z, const tg_step_view *v, int32_t layer, 
 static void attend_block(query_set *z, const tg_step_view *v, const tg_instr *x, int32_t layer,
                          int32_t block, const char *next, const results *to)
 {
-    int32_t base = block * TG_PAGE_TOKENS;
+    int32_t base = block * TG_KV_PAGE_TOKENS;
     for (int32_t i = 0; i < z->n; i++) {
         z->first[i] = TG_MAX(z->begin[i] - base, 0);
-        z->last[i] = TG_MIN(z->end[i] - base, TG_PAGE_TOKENS) - 1;
+        z->last[i] = TG_MIN(z->end[i] - base, TG_KV_PAGE_TOKENS) - 1;
     }
     char *values, *k = get_page(z, v, layer, block, &values);
     tg_attend a = {
@@ -216,8 +216,8 @@ static void find_row_blocks(const tg_step_view *v, const tg_attrs *a, int32_t ro
                             int32_t *end)
 {
     int32_t t = v->tokens.row_tokens[row], n = v->tokens.row_tokens[row + 1] - t;
-    *first = first_visible(a, v->tokens.positions[t]) / TG_PAGE_TOKENS;
-    *end = v->tokens.positions[t + n - 1] / TG_PAGE_TOKENS + 1;
+    *first = first_visible(a, v->tokens.positions[t]) / TG_KV_PAGE_TOKENS;
+    *end = v->tokens.positions[t + n - 1] / TG_KV_PAGE_TOKENS + 1;
 }
 
 /* Query rows of all tokens in the KV type's form: made once by each thread, since its items
@@ -271,10 +271,10 @@ static void merge_partials(const tg_step_view *v, const tg_instr *x)
     tg_step_share(v, n_all, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         int32_t t = (int32_t)(i / a->n_heads), h = (int32_t)(i % a->n_heads);
-        int32_t block = first_visible(a, v->tokens.positions[t]) / TG_PAGE_TOKENS;
+        int32_t block = first_visible(a, v->tokens.positions[t]) / TG_KV_PAGE_TOKENS;
         results from = partial_of(v, a, t, h, block);
         tg_attend_parts parts = {.head_dim = a->head_dim,
-                                 .n_blocks = v->tokens.positions[t] / TG_PAGE_TOKENS + 1 - block,
+                                 .n_blocks = v->tokens.positions[t] / TG_KV_PAGE_TOKENS + 1 - block,
                                  .m = from.m,
                                  .l = from.l,
                                  .o = from.o,

@@ -11,7 +11,6 @@
 #define TG_DEVICE_DEVICE_H
 
 #include "ir/io.h"
-#include "kernel/sampling.h" /* what the input image holds for the sampler */
 
 typedef struct tg_device tg_device;
 typedef struct tg_exe tg_exe;

@@ -25,10 +25,10 @@ static void store_kv(const tg_step_view *v, int32_t layer, int32_t token, int32_
     int32_t position = v->tokens.positions[token];
     int32_t group = v->step->program->layers[layer].kv_group;
     int32_t page =
-        tg_step_page_id(v, group, v->tokens.token_rows[token], position / TG_PAGE_TOKENS);
+        tg_step_page_id(v, group, v->tokens.token_rows[token], position / TG_KV_PAGE_TOKENS);
     char *values, *keys = tg_step_page(v, layer, page, kv_head, &values);
-    v->step->kernels->kv_store[v->step->program->kv_type](keys, values, position % TG_PAGE_TOKENS,
-                                                          key, value, head_dim);
+    v->step->kernels->kv_store[v->step->program->kv_type](
+        keys, values, position % TG_KV_PAGE_TOKENS, key, value, head_dim);
 }
 
 void tg_step_finish_heads(const tg_step_view *v, const tg_instr *x, int32_t layer)

@@ -65,7 +65,7 @@ static void add_attention(cost *c, const tg_step_view *v, const tg_instr *x, int
 {
     const tg_attrs *a = &x->attrs;
     const tg_kv_group *g = &v->step->program->kv_groups[v->step->program->layers[layer].kv_group];
-    int64_t position_bytes = g->page_bytes / TG_PAGE_TOKENS / g->n_layers;
+    int64_t position_bytes = g->page_bytes / TG_KV_PAGE_TOKENS / g->n_layers;
     for (int32_t r = 0; r < v->step->counts.n_rows; r++) {
         int32_t first = v->tokens.row_tokens[r], end = v->tokens.row_tokens[r + 1];
         for (int32_t t = first; t < end; t++) {

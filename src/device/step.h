@@ -8,6 +8,7 @@
 
 #include "device/cpu_device.h"
 #include "device/team.h"
+#include "format/kv_type.h"
 #include "ir/io.h"
 #include "kernel/kernel.h"
 

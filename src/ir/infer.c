@@ -127,7 +127,7 @@ static tg_status check_alike(const tg_infer *x, tg_err *e)
 static tg_status check_act(const tg_infer *x, tg_err *e)
 {
     int32_t act = x->attrs->act;
-    return act >= 0 && act < TG_N_ACTS ? TG_OK : fail(x, e, "activation %d is unknown", act);
+    return act >= 0 && act < TG_ACT_COUNT ? TG_OK : fail(x, e, "activation %d is unknown", act);
 }
 
 static tg_status check_scale(const tg_infer *x, tg_err *e)

@@ -29,9 +29,9 @@ void tg_io_find(tg_io *out, const tg_program *p, const tg_plan *plan)
     out->row_tokens = take(&end, (rows + 1) * 4);
     out->out_tokens = take(&end, outs * 4);
     out->page_tables = take(&end, (size_t)p->n_kv_groups * rows * pages * 4);
-    out->sampling = take(&end, outs * TG_IO_SAMPLE_PARAMS_BYTES);
+    out->sampling = take(&end, outs * sizeof(tg_sample_params));
     out->adjust =
-        take(&end, (size_t)out->n_sampled * (size_t)out->max_adjust * TG_IO_SAMPLE_ADJUST_BYTES);
+        take(&end, (size_t)out->n_sampled * (size_t)out->max_adjust * sizeof(tg_sample_adjust));
     out->in_bytes = end;
 
     end = 0;

@@ -10,10 +10,8 @@
 #ifndef TG_IR_IO_H
 #define TG_IR_IO_H
 
+#include "format/sampling.h"
 #include "ir/program.h"
-
-/* Sizes of tg_sample_params and tg_sample_adjust. */
-enum { TG_IO_SAMPLE_PARAMS_BYTES = 56, TG_IO_SAMPLE_ADJUST_BYTES = 16 };
 
 /* First in the input image. */
 typedef struct tg_step_counts {
@@ -30,8 +28,8 @@ typedef struct tg_io {
     size_t row_tokens;  /* int32 [rows + 1]: first token of each row, then n_tokens */
     size_t out_tokens;  /* int32 [outs]: token index of each output row, ascending */
     size_t page_tables; /* int32 [n_kv_groups][rows][pages]: page ids by position / 64; -1: freed */
-    size_t sampling;    /* tg_sample_params of kernel.h, 56 bytes each: [outs] */
-    size_t adjust;      /* tg_sample_adjust, 16 bytes each: [n_sampled][max_adjust] */
+    size_t sampling;    /* tg_sample_params [outs] */
+    size_t adjust;      /* tg_sample_adjust [n_sampled][max_adjust] */
     int32_t n_sampled;  /* ids a step may draw: rows, times K + 1 when it verifies drafts */
     int32_t max_adjust; /* entries for each: the program's max_length */
     size_t in_bytes;

@@ -80,8 +80,8 @@ bool tg_weight_role_is_computed(tg_weight_role role)
 
 const char *tg_act_name(int32_t act)
 {
-    static const char *const names[TG_N_ACTS] = {"silu", "gelu_tanh"};
-    return act >= 0 && act < TG_N_ACTS ? names[act] : "?";
+    static const char *const names[] = {[TG_ACT_SILU] = "silu", [TG_ACT_GELU_TANH] = "gelu_tanh"};
+    return act >= 0 && act < TG_ACT_COUNT ? names[act] : "?";
 }
 
 void tg_float_print(float f, tg_buf *out)

@@ -7,6 +7,7 @@
 #define TG_IR_OP_H
 
 #include "base/str.h"
+#include "format/act.h"
 
 typedef enum tg_op {
 #define TG_OP(NAME, ...) TG_OP_##NAME,
@@ -122,9 +123,7 @@ typedef struct tg_attrs {
 
 _Static_assert(sizeof(tg_attrs) == 40, "attributes are part of the program's format");
 
-/* Number of activation functions and their names; the values are tg_act of kernel/kernel.h. */
-enum { TG_N_ACTS = 2 };
-const char *tg_act_name(int32_t act);
+const char *tg_act_name(int32_t act); /* "silu", "gelu_tanh"; "?" for what is no tg_act */
 
 /* Appends " (w=q, norm=attn_norm)": the roles [TG_MAX_WEIGHTS] that fill the slots of op. */
 void tg_slots_print(const int32_t *weights, tg_op op, tg_buf *out);

@@ -263,12 +263,11 @@ enum { SCALE_DIMS = 64 };
 static const struct kv_row {
     const char *name;
     int32_t dim_bytes, n_dims, scale_bytes;
-} kv_rows[] = {{"f32", 256, 1, 0},
-               {"f16", 128, 1, 0},
-               {"bf16", 128, 2, 0},
-               {"q8", 68, 32, 0},
-               {"q16", 128, 2, 256}};
-_Static_assert(TG_COUNT(kv_rows) == TG_N_KV_TYPES, "every KV type has a row");
+} kv_rows[TG_KV_TYPE_COUNT] = {[TG_KV_F32] = {"f32", 256, 1, 0},
+                               [TG_KV_F16] = {"f16", 128, 1, 0},
+                               [TG_KV_BF16] = {"bf16", 128, 2, 0},
+                               [TG_KV_Q8] = {"q8", 68, 32, 0},
+                               [TG_KV_Q16] = {"q16", 128, 2, 256}};
 
 const char *tg_kv_type_name(int32_t kv_type)
 {

@@ -14,6 +14,7 @@
 #define TG_IR_PROGRAM_H
 
 #include "base/str.h"
+#include "format/kv_type.h"
 #include "format/layout.h"
 #include "ir/graph.h"
 
@@ -24,9 +25,7 @@ enum {
     TG_MAX_BATCH = 256,
     TG_MAX_LENGTH = 1 << 24, /* positions of a row */
     TG_MAX_PLANS = 64,
-    TG_MAX_INSTRS = 1024,  /* of a plan; its values likewise */
-    TG_N_KV_TYPES = 5,     /* tg_kv_type of kernel.h */
-    TG_KV_PAGE_TOKENS = 64 /* TG_PAGE_TOKENS of kernel.h */
+    TG_MAX_INSTRS = 1024 /* of a plan; its values likewise */
 };
 
 /* The three graphs. */
@@ -70,7 +69,7 @@ typedef struct tg_weight_entry {
  *
  *     [layer of the group][kv head][K: head_dim x 64 positions][V: 64 positions x head_dim]
  *
- * of kv_type, as tg_kv_type of kernel.h draws them: 64 positions of a dimension take 256 bytes
+ * of kv_type, as format/kv_type.h draws them: 64 positions of a dimension take 256 bytes
  * (f32), 128 (f16, bf16, q16) or 68 (q8: 64 codes and 4 bytes of scales), and q16 has 256 bytes of
  * scales for each 64 dimensions begun. The group's layers are numbered in the model's order
  * (tg_layer.kv_index). */
@@ -153,7 +152,7 @@ typedef struct tg_program {
     int32_t batch;       /* rows */
     int32_t speculation; /* K; 0: no speculate plans */
     int32_t activations; /* tg_activations */
-    int32_t kv_type;     /* tg_kv_type of kernel.h, by value: 0 f32, 1 f16, 2 bf16, 3 q8, 4 q16 */
+    int32_t kv_type;     /* tg_kv_type */
     int32_t n_layers, n_weights, n_kv_groups, n_plans;
     int32_t n_outliers;    /* entries of `outliers` */
     int32_t n_unused;      /* entries of `unused` */

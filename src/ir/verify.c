@@ -33,7 +33,7 @@ static tg_status check_numbers(const tg_program *p, tg_err *e)
         {"batch", p->batch, 1, TG_MAX_BATCH},
         {"speculation", p->speculation, 0, TG_MAX_SPECULATION},
         {"activations", p->activations, 0, TG_ACTIVATIONS_INT16},
-        {"kv_type", p->kv_type, 0, TG_N_KV_TYPES - 1},
+        {"kv_type", p->kv_type, 0, TG_KV_TYPE_COUNT - 1},
         {"n_unused", p->n_unused, 0, p->n_vocab - 1},
         {"n_layers", p->n_layers, 1, TG_MAX_LAYERS},
         {"n_weights", p->n_weights, 1, (int64_t)TG_W_COUNT * TG_MAX_LAYERS},

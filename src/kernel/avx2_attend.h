@@ -27,7 +27,7 @@
 
 enum {
     TG_PASS_MAX = 6,
-    TG_PASS_REGS = TG_PAGE_TOKENS / 16,
+    TG_PASS_REGS = TG_KV_PAGE_TOKENS / 16,
     TG_PASS_SIDE = 2 * TG_PASS_REGS /* registers of exponentials that take their steps together */
 };
 
@@ -52,26 +52,26 @@ typedef struct tg_pass {
     int32_t low, high; /* [low, high): keys that one of them sees */
     int32_t from, to;  /* [from, to): keys that all see; from = to = high where there are none */
     int32_t at, n;     /* the first query's place in the call, and how many there are */
-    float *p;          /* [n][TG_PAGE_TOKENS] in t, of these queries */
+    float *p;          /* [n][TG_KV_PAGE_TOKENS] in t, of these queries */
     tg_pass_memory *t;
 } tg_pass;
 
 /* What the steps of a call leave to each other, at the head of the scratch; of a whole call where
  * not of one pass. Maxima and sums are folded for sixteen queries, also beyond the last. */
 struct tg_pass_memory {
-    float p[TG_ATTEND_MAX_QUERIES][TG_PAGE_TOKENS]; /* scores, then probabilities */
-    float lanes[TG_ATTEND_MAX_QUERIES + 16][16];    /* maxima, then sums, to be folded */
-    float top[TG_ATTEND_MAX_QUERIES + 16];          /* m of the block */
-    float old[TG_ATTEND_MAX_QUERIES + 16];          /* weights of the running sums */
-    float now[TG_ATTEND_MAX_QUERIES + 16];          /* and of the block */
-    bool is_first[TG_ATTEND_MAX_QUERIES];           /* the query has no running sums */
-    float sum[TG_PASS_MAX][TG_PAGE_TOKENS];         /* bf16: o of some dimensions before merging */
-    uint16_t pair[TG_PASS_MAX][TG_PAGE_TOKENS];     /* bf16: probabilities */
-    uint8_t code[TG_PASS_MAX][TG_PAGE_TOKENS];      /* q8: probabilities */
-    float scale[TG_PASS_MAX];                       /* and what one is worth */
-    float heavy[TG_ATTEND_MAX_QUERIES + 16][16];    /* q16: maxima of weights, to be folded */
-    float unit[TG_ATTEND_MAX_QUERIES + 16];         /* what a weight's code is worth, */
-    float inv[TG_ATTEND_MAX_QUERIES + 16];          /* and what makes codes of weights */
+    float p[TG_ATTEND_MAX_QUERIES][TG_KV_PAGE_TOKENS]; /* scores, then probabilities */
+    float lanes[TG_ATTEND_MAX_QUERIES + 16][16];       /* maxima, then sums, to be folded */
+    float top[TG_ATTEND_MAX_QUERIES + 16];             /* m of the block */
+    float old[TG_ATTEND_MAX_QUERIES + 16];             /* weights of the running sums */
+    float now[TG_ATTEND_MAX_QUERIES + 16];             /* and of the block */
+    bool is_first[TG_ATTEND_MAX_QUERIES];              /* the query has no running sums */
+    float sum[TG_PASS_MAX][TG_KV_PAGE_TOKENS];     /* bf16: o of some dimensions before merging */
+    uint16_t pair[TG_PASS_MAX][TG_KV_PAGE_TOKENS]; /* bf16: probabilities */
+    uint8_t code[TG_PASS_MAX][TG_KV_PAGE_TOKENS];  /* q8: probabilities */
+    float scale[TG_PASS_MAX];                      /* and what one is worth */
+    float heavy[TG_ATTEND_MAX_QUERIES + 16][16];   /* q16: maxima of weights, to be folded */
+    float unit[TG_ATTEND_MAX_QUERIES + 16];        /* what a weight's code is worth, */
+    float inv[TG_ATTEND_MAX_QUERIES + 16];         /* and what makes codes of weights */
     tg_pass passes[TG_ATTEND_MAX_QUERIES];
     tg_feed feed;
 };
@@ -165,7 +165,7 @@ TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r
         tg_feed_ask(&feed, tg_pass_lines(type, n_regs));
         TG_UNROLL
         for (int i = 0; i < n_regs; i++)
-            k[i] = tg_pass_load(type, x->k, d * TG_PAGE_TOKENS + 16 * (r + i), 16);
+            k[i] = tg_pass_load(type, x->k, d * TG_KV_PAGE_TOKENS + 16 * (r + i), 16);
         TG_UNROLL
         for (int j = 0; j < n; j++)
             tg_pass_multiply(n, n_regs, &x->q[j][d], k, s[j]);
@@ -175,7 +175,7 @@ TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r
     for (int j = 0; j < n; j++) {
         TG_UNROLL
         for (int i = 0; i < n_regs; i++)
-            tg_v16_store(x->p + j * TG_PAGE_TOKENS + 16 * (r + i), 16,
+            tg_v16_store(x->p + j * TG_KV_PAGE_TOKENS + 16 * (r + i), 16,
                          tg_v16_mul(tg_v16_set(x->scale), s[j][i]));
     }
 }
@@ -196,7 +196,7 @@ TG_INLINE tg_v16 tg_pass_cap(tg_v16 s, float softcap)
 
 TG_INLINE bool tg_pass_is_edge(const tg_pass *x, int32_t j)
 {
-    return x->first[j] > 0 || x->last[j] < TG_PAGE_TOKENS - 1;
+    return x->first[j] > 0 || x->last[j] < TG_KV_PAGE_TOKENS - 1;
 }
 
 TG_INLINE bool tg_pass_is_scaled(tg_kv_type type)
@@ -209,7 +209,7 @@ TG_INLINE bool tg_pass_is_scaled(tg_kv_type type)
 TG_INLINE void tg_pass_find_top(const tg_pass *x, tg_kv_type type, int32_t j, int regs,
                                 bool is_edge)
 {
-    float *p = x->p + j * TG_PAGE_TOKENS;
+    float *p = x->p + j * TG_KV_PAGE_TOKENS;
     float scale = type == TG_KV_Q8 ? x->scale * 0x1p-5f : x->scale, softcap = x->softcap;
     int32_t first = x->first[j], last = x->last[j];
     tg_v16 top = tg_v16_set(-INFINITY);
@@ -232,12 +232,12 @@ TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int32_t j, int 
 {
     tg_v16 e[TG_PASS_SIDE], sum[TG_PASS_SIDE], heavy[TG_PASS_SIDE];
     const float *top = x->t->top + x->at + j;
-    float *p = x->p + j * TG_PAGE_TOKENS, *lanes = x->t->lanes[x->at + j];
+    float *p = x->p + j * TG_KV_PAGE_TOKENS, *lanes = x->t->lanes[x->at + j];
     const int32_t *first = x->first + j, *last = x->last + j;
     TG_UNROLL
     for (int i = 0; i < n * regs; i++) {
         int k = i / regs, r = i % regs;
-        e[i] = tg_v16_sub(tg_v16_load(p + k * TG_PAGE_TOKENS + 16 * r, 16), tg_v16_set(top[k]));
+        e[i] = tg_v16_sub(tg_v16_load(p + k * TG_KV_PAGE_TOKENS + 16 * r, 16), tg_v16_set(top[k]));
     }
     tg_v16_exp_each(e, n * regs);
     TG_UNROLL
@@ -257,7 +257,7 @@ TG_INLINE void tg_pass_soften(const tg_pass *x, tg_kv_type type, int32_t j, int 
         }
         sum[k] = tg_v16_add(sum[k], e[i]);
         if (type == TG_KV_Q16) heavy[k] = tg_v16_max_bits(w, heavy[k]);
-        tg_v16_store(p + k * TG_PAGE_TOKENS + 16 * r, 16, w);
+        tg_v16_store(p + k * TG_KV_PAGE_TOKENS + 16 * r, 16, w);
     }
     TG_UNROLL
     for (int k = 0; k < n; k++) {
@@ -283,7 +283,7 @@ TG_INLINE void tg_pass_find_units(const tg_pass *x, int32_t j, int n)
 /* The weights of query j become codes, in place: pairs of int16. */
 TG_INLINE void tg_pass_code(const tg_pass *x, int32_t j, int regs)
 {
-    float *p = x->p + j * TG_PAGE_TOKENS;
+    float *p = x->p + j * TG_KV_PAGE_TOKENS;
     tg_v16 inv = tg_v16_set(x->t->inv[x->at + j]), w[TG_PASS_REGS];
     w[1] = tg_v16_set(0); /* its place is written also where regs is 1 */
     TG_UNROLL
@@ -388,7 +388,7 @@ TG_INLINE void tg_pass_add_keys(const tg_pass *x, tg_kv_type type, tg_pass_dims 
         TG_UNROLL
         for (int j = 0; j < z.n; j++) {
             if (is_edge && (key < x->first[j] || key > x->last[j])) continue;
-            tg_pass_multiply(z.n, z.n_regs, p + j * TG_PAGE_TOKENS + key, v, y->o[j]);
+            tg_pass_multiply(z.n, z.n_regs, p + j * TG_KV_PAGE_TOKENS + key, v, y->o[j]);
         }
     }
     x->t->feed = feed;
@@ -473,8 +473,8 @@ TG_INLINE void tg_pass_place(tg_pass *x, const tg_attend *a, int32_t i, int most
                    .o = a->o + (int64_t)i * a->head_dim,
                    .first = a->first + i,
                    .last = a->last + i,
-                   .low = TG_PAGE_TOKENS,
-                   .to = TG_PAGE_TOKENS,
+                   .low = TG_KV_PAGE_TOKENS,
+                   .to = TG_KV_PAGE_TOKENS,
                    .at = i,
                    .p = ((tg_pass_memory *)a->scratch)->p[i],
                    .t = a->scratch};
@@ -645,7 +645,7 @@ TG_INLINE void tg_store_f16(void *k, void *v, int32_t slot, const float *key, co
         __m128i b = _mm256_cvtps_ph(_mm256_loadu_ps(value + d), NEAREST);
         _mm_store_si128((__m128i *)(void *)h, a);
         for (int32_t i = 0; i < 8; i++)
-            to_k[(size_t)(d + i) * TG_PAGE_TOKENS] = h[i];
+            to_k[(size_t)(d + i) * TG_KV_PAGE_TOKENS] = h[i];
         _mm_storeu_si128((__m128i *)(void *)(to_v + d), b);
     }
 }

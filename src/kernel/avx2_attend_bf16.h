@@ -98,7 +98,7 @@ TG_INLINE void tg_pair_score(const tg_pass *x, int n, int64_t r, int n_regs)
             s[j][i] = tg_v16_set(0);
     tg_feed feed = x->t->feed;
     for (int64_t d = 0; d < x->dim / 2; d++) {
-        int64_t at = d * TG_PAGE_TOKENS + 16 * r;
+        int64_t at = d * TG_KV_PAGE_TOKENS + 16 * r;
         tg_v16 k[TG_PASS_REGS];
         tg_feed_ask(&feed, tg_pass_lines(TG_KV_BF16, n_regs));
         for (int i = 0; i < n_regs; i++)
@@ -112,7 +112,7 @@ TG_INLINE void tg_pair_score(const tg_pass *x, int n, int64_t r, int n_regs)
     x->t->feed = feed;
     for (int j = 0; j < n; j++)
         for (int i = 0; i < n_regs; i++)
-            tg_v16_store(x->p + j * TG_PAGE_TOKENS + 16 * (r + i), 16, s[j][i]);
+            tg_v16_store(x->p + j * TG_KV_PAGE_TOKENS + 16 * (r + i), 16, s[j][i]);
     tg_pairs_end(saved);
 }
 
@@ -187,7 +187,7 @@ TG_INLINE void tg_pair_add_all(const tg_pass *x, int n, int regs)
 {
     int low = x->low / 16, high = (x->high + 15) / 16;
     for (int j = 0; j < n; j++)
-        tg_pair_round(x->t->pair[j] + 16 * low, x->p + j * TG_PAGE_TOKENS + 16 * low,
+        tg_pair_round(x->t->pair[j] + 16 * low, x->p + j * TG_KV_PAGE_TOKENS + 16 * low,
                       16 * (high - low));
     int64_t d = 0;
     for (; d + 16 * regs <= x->dim; d += 16 * regs)
@@ -203,7 +203,7 @@ TG_INLINE void tg_pair_store(void *k, void *v, int32_t slot, const float *key, c
     uint16_t half[MAX_DIM], *to_v = (uint16_t *)v + slot / 2 * 2 * head_dim + slot % 2;
     tg_pair_round(half, key, head_dim);
     for (int32_t d = 0; d < head_dim; d += 2)
-        memcpy((uint16_t *)k + d * TG_PAGE_TOKENS + 2 * slot, half + d, 2 * sizeof *half);
+        memcpy((uint16_t *)k + d * TG_KV_PAGE_TOKENS + 2 * slot, half + d, 2 * sizeof *half);
     tg_pair_round(half, value, head_dim);
     for (int32_t d = 0; d < head_dim; d++)
         to_v[2 * d] = half[d];

@@ -22,7 +22,7 @@ TG_INLINE float tg_q16_load_scale(const void *p, int64_t i)
  * added to p; the first group's become p. */
 TG_INLINE void tg_q16_score(const tg_pass *x, int n, int64_t r, int n_regs, int64_t pair)
 {
-    enum { PAIRS = TG_KV_Q16_GROUP / 2, ROW = 4 * TG_PAGE_TOKENS };
+    enum { PAIRS = TG_KV_Q16_GROUP / 2, ROW = 4 * TG_KV_PAGE_TOKENS };
     const char *k = (const char *)x->k + 64 * r;
     int64_t end = TG_MIN(pair + PAIRS, x->dim / 2), g = pair / PAIRS;
     bool is_first = pair == 0;
@@ -46,14 +46,14 @@ TG_INLINE void tg_q16_score(const tg_pass *x, int n, int64_t r, int n_regs, int6
     }
     tg_feed_ask(&feed, n_regs); /* as many lines as the group's scales have */
     x->t->feed = feed;
-    const char *half_end = (const char *)x->k + 2 * x->dim * TG_PAGE_TOKENS;
-    const float *scales = (const float *)(const void *)half_end + g * TG_PAGE_TOKENS + 16 * r;
+    const char *half_end = (const char *)x->k + 2 * x->dim * TG_KV_PAGE_TOKENS;
+    const float *scales = (const float *)(const void *)half_end + g * TG_KV_PAGE_TOKENS + 16 * r;
     TG_UNROLL
     for (int j = 0; j < n; j++) {
         tg_v16 sq = tg_v16_set(x->scale * tg_q16_load_scale(x->q[j], x->dim / 2 + g));
         TG_UNROLL
         for (int c = 0; c < n_regs; c++) {
-            float *p = x->p + j * TG_PAGE_TOKENS + 16 * (r + c);
+            float *p = x->p + j * TG_KV_PAGE_TOKENS + 16 * (r + c);
             tg_v16 scale = tg_v16_mul(sq, tg_v16_load(scales + 16 * c, 16));
             tg_v16 acc = is_first ? tg_v16_set(0) : tg_v16_load(p, 16);
             tg_v16_store(p, 16, tg_v16_fma(tg_v16_from_i16(i[j][c]), scale, acc));
@@ -99,7 +99,7 @@ TG_INLINE void tg_q16_add_dims(const tg_pass *x, tg_pass_dims z)
             v[r] = tg_i16_load(codes + 4 * (at + 16 * r), z.lanes);
         TG_UNROLL
         for (int j = 0; j < z.n; j++)
-            tg_pass_multiply_pairs(z.n, z.n_regs, x->p + j * TG_PAGE_TOKENS + two, v, i[j]);
+            tg_pass_multiply_pairs(z.n, z.n_regs, x->p + j * TG_KV_PAGE_TOKENS + two, v, i[j]);
     }
     x->t->feed = feed;
     TG_UNROLL
@@ -158,14 +158,14 @@ TG_INLINE void tg_q16_store(void *k, void *v, int32_t slot, const float *key, co
     _Alignas(64) int16_t code[TG_Q16_MAX_DIM];
     char *to_k = (char *)k + 4 * slot;
     char *to_v = (char *)v + TG_KV_Q16_HEAD + slot / 2 * 4 * (int64_t)head_dim + slot % 2 * 2;
-    char *scales = (char *)k + 2 * (int64_t)head_dim * TG_PAGE_TOKENS + 4 * slot;
-    for (int32_t d = 0; d < head_dim; d += TG_KV_Q16_GROUP, scales += 4 * TG_PAGE_TOKENS) {
+    char *scales = (char *)k + 2 * (int64_t)head_dim * TG_KV_PAGE_TOKENS + 4 * slot;
+    for (int32_t d = 0; d < head_dim; d += TG_KV_Q16_GROUP, scales += 4 * TG_KV_PAGE_TOKENS) {
         int32_t n = TG_MIN(head_dim - d, TG_KV_Q16_GROUP);
         float scale = tg_q16_code(code + d, key + d, n, TG_KV_Q16_TOP);
         memcpy(scales, &scale, sizeof scale);
     }
     for (int32_t d = 0; d < head_dim; d += 2)
-        memcpy(to_k + (int64_t)d * 2 * TG_PAGE_TOKENS, code + d, 4);
+        memcpy(to_k + (int64_t)d * 2 * TG_KV_PAGE_TOKENS, code + d, 4);
     float scale = tg_q16_code(code, value, head_dim, TG_KV_Q16_TOP_VALUE);
     for (int32_t d = 0; d < head_dim; d++)
         memcpy(to_v + 4 * (int64_t)d, code + d, 2);

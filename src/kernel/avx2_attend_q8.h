@@ -17,8 +17,8 @@ TG_INLINE int32_t tg_q8_load32(const void *p)
 /* Scores of n queries for the keys of registers [r, r + n_regs), into p, not yet scaled. */
 TG_INLINE void tg_q8_score(const tg_pass *x, int n, int64_t r, int n_regs)
 {
-    enum { ROWS = TG_KV_GROUP / 4, ROW = 4 * TG_PAGE_TOKENS };
-    const char *k_scale = (const char *)x->k + x->dim * TG_PAGE_TOKENS;
+    enum { ROWS = TG_KV_GROUP / 4, ROW = 4 * TG_KV_PAGE_TOKENS };
+    const char *k_scale = (const char *)x->k + x->dim * TG_KV_PAGE_TOKENS;
     int64_t n_groups = x->dim / TG_KV_GROUP;
     for (int64_t g = 0; g < n_groups; g++) {
         tg_i16 i[TG_PASS_MAX][TG_PASS_REGS];
@@ -43,12 +43,12 @@ TG_INLINE void tg_q8_score(const tg_pass *x, int n, int64_t r, int n_regs)
         tg_v16 sk[TG_PASS_REGS];
         for (int c = 0; c < n_regs; c++)
             sk[c] = tg_v16_load_f16(
-                (const uint16_t *)(const void *)k_scale + g * TG_PAGE_TOKENS + 16 * (r + c), 16);
+                (const uint16_t *)(const void *)k_scale + g * TG_KV_PAGE_TOKENS + 16 * (r + c), 16);
         for (int j = 0; j < n; j++) {
             float sq;
             memcpy(&sq, (const char *)x->q[j] + x->dim + 4 * g, sizeof sq);
             for (int c = 0; c < n_regs; c++) {
-                float *p = x->p + j * TG_PAGE_TOKENS + 16 * (r + c);
+                float *p = x->p + j * TG_KV_PAGE_TOKENS + 16 * (r + c);
                 tg_v16 acc = g == 0 ? tg_v16_set(0) : tg_v16_load(p, 16);
                 tg_v16 scale = tg_v16_mul(tg_v16_set(sq), sk[c]);
                 tg_v16_store(p, 16, tg_v16_fma(tg_v16_from_i16(i[j][c]), scale, acc));
@@ -61,8 +61,8 @@ TG_INLINE void tg_q8_score(const tg_pass *x, int n, int64_t r, int n_regs)
 TG_INLINE void tg_q8_code(const tg_pass *x, int j, int low, int high)
 {
     const uint16_t *sv =
-        (const uint16_t *)(const void *)((const char *)x->v + x->dim * TG_PAGE_TOKENS);
-    float *p = x->p + j * TG_PAGE_TOKENS;
+        (const uint16_t *)(const void *)((const char *)x->v + x->dim * TG_KV_PAGE_TOKENS);
+    float *p = x->p + j * TG_KV_PAGE_TOKENS;
     tg_v16 top = tg_v16_set(0);
     for (int r = low; r < high; r++) {
         tg_m16 seen = tg_m16_range(x->first[j], x->last[j], 16 * r);

@@ -18,6 +18,7 @@
 #define TG_KERNEL_KERNEL_ELEMENTWISE_H
 
 #include "base/base.h"
+#include "format/act.h"
 
 /* y [n] = rms_norm(x); in place allowed. */
 typedef void tg_rms_norm_fn(float *y, const float *x, const float *w, int32_t n, float eps);
@@ -34,8 +35,6 @@ typedef void tg_softcap_fn(float *y, int32_t n, float softcap);
 
 /* Rotates the first n_rot (even) of a head in place; cos, sin [n_rot / 2]. */
 typedef void tg_rope_fn(float *x, const float *cos, const float *sin, int32_t n_rot);
-
-typedef enum tg_act { TG_ACT_SILU, TG_ACT_GELU_TANH, TG_ACT_COUNT } tg_act;
 
 /* y [n] = act(gate) * up; y may be gate. */
 typedef void tg_glu_fn(float *y, const float *gate, const float *up, int32_t n);

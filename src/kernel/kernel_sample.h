@@ -5,7 +5,7 @@
 #ifndef TG_KERNEL_KERNEL_SAMPLE_H
 #define TG_KERNEL_KERNEL_SAMPLE_H
 
-#include "kernel/sampling.h"
+#include "format/sampling.h"
 
 /* Chooses an id from logits[0, n_vocab), which it changes by the adjustments adjust[adjust_at ..
  * adjust_at + n_adjust): l = l + bias; if seen and repeat_penalty is on, l = l > 0 ? l / penalty

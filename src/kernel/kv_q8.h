@@ -77,8 +77,8 @@ TG_INLINE void tg_kv_query_q8(float *out, const float *q, int32_t head_dim)
 TG_INLINE void tg_kv_store_q8(void *k, void *v, int32_t slot, const float *key, const float *value,
                               int32_t head_dim)
 {
-    enum { ROW = 4 * TG_PAGE_TOKENS, MAX_DIM = 512 };
-    int32_t n_codes = head_dim * TG_PAGE_TOKENS;
+    enum { ROW = 4 * TG_KV_PAGE_TOKENS, MAX_DIM = 512 };
+    int32_t n_codes = head_dim * TG_KV_PAGE_TOKENS;
     uint8_t *to_k = (uint8_t *)k + 4 * slot;
     for (int32_t g = 0; g < head_dim / TG_KV_GROUP; g++) {
         float y[TG_KV_GROUP];
@@ -87,7 +87,7 @@ TG_INLINE void tg_kv_store_q8(void *k, void *v, int32_t slot, const float *key, 
         uint16_t scale = tg_kv_code(code, y, TG_KV_GROUP);
         for (int32_t i = 0; i < TG_KV_GROUP; i++)
             to_k[(TG_KV_GROUP * g + i) / 4 * ROW + i % 4] = (uint8_t)(code[i] + 128);
-        memcpy((char *)k + n_codes + 2 * (g * TG_PAGE_TOKENS + slot), &scale, sizeof scale);
+        memcpy((char *)k + n_codes + 2 * (g * TG_KV_PAGE_TOKENS + slot), &scale, sizeof scale);
     }
     int8_t code[MAX_DIM], *to_v = (int8_t *)v + slot / 4 * 4 * head_dim + slot % 4;
     uint16_t scale = tg_kv_code(code, value, head_dim);

@@ -21,7 +21,7 @@ static float round_bf16(float x)
 
 /* Scores, probabilities of the visible places and their sum, of one query. */
 TG_INLINE void score_block(const tg_attend *a, int query, score_fn *score, tg_kv_type type,
-                           float p[TG_PAGE_TOKENS], float *m_out, float *l_out)
+                           float p[TG_KV_PAGE_TOKENS], float *m_out, float *l_out)
 {
     float lane[16], scale = type == TG_KV_Q8 ? a->scale * 0x1p-5f : a->scale;
     if (type == TG_KV_Q16) scale = 1; /* each group has it already */
@@ -66,7 +66,7 @@ TG_INLINE void attend(const tg_attend *a, tg_kv_type type, score_fn *score, add_
     size_t n = (size_t)a->head_dim;
     TG_ASSERT(n <= MAX_DIM);
     for (int query = 0; query < a->n_queries; query++) {
-        float p[TG_PAGE_TOKENS], o[MAX_DIM] = {0}, m, l;
+        float p[TG_KV_PAGE_TOKENS], o[MAX_DIM] = {0}, m, l;
         score_block(a, query, score, type, p, &m, &l);
         add(a, a->first[query], a->last[query], p, o);
         if (!a->is_more) {
@@ -86,7 +86,7 @@ TG_INLINE float score_float(const tg_attend *a, int query, size_t j, load_fn *lo
 {
     float dot = 0;
     for (size_t d = 0; d < (size_t)a->head_dim; d++)
-        dot = fmaf(a->q[query][d], load(a->k, d * TG_PAGE_TOKENS + j), dot);
+        dot = fmaf(a->q[query][d], load(a->k, d * TG_KV_PAGE_TOKENS + j), dot);
     return dot;
 }
 
@@ -158,7 +158,7 @@ static float score_bf16(const tg_attend *a, int query, size_t j)
 {
     float dot = 0;
     for (size_t d = 0; d < (size_t)a->head_dim; d += 2) {
-        size_t at = d * TG_PAGE_TOKENS + 2 * j;
+        size_t at = d * TG_KV_PAGE_TOKENS + 2 * j;
         float q[2] = {load_bf16(a->q[query], d), load_bf16(a->q[query], d + 1)};
         float k[2] = {load_bf16(a->k, at), load_bf16(a->k, at + 1)};
         dot = dot2(q, k, dot);
@@ -205,8 +205,8 @@ static float score_q8(const tg_attend *a, int query, size_t j)
     for (size_t g = 0; g < n_groups; g++) {
         int32_t sum = 0;
         for (size_t d = TG_KV_GROUP * g; d < TG_KV_GROUP * (g + 1); d++)
-            sum += q[d] * (k[d / 4 * 4 * TG_PAGE_TOKENS + 4 * j + d % 4] - 128);
-        float sk = tg_load_f16(k + n * TG_PAGE_TOKENS, g * TG_PAGE_TOKENS + j);
+            sum += q[d] * (k[d / 4 * 4 * TG_KV_PAGE_TOKENS + 4 * j + d % 4] - 128);
+        float sk = tg_load_f16(k + n * TG_KV_PAGE_TOKENS, g * TG_KV_PAGE_TOKENS + j);
         dot = fmaf((float)sum, tg_load_f32(q + n, g) * sk, dot);
     }
     return dot;
@@ -220,7 +220,7 @@ TG_INLINE void add_codes(const tg_attend *a, int32_t first, int32_t last, const 
                          float most, load_code_fn *code, load_scale_fn *scale)
 {
     size_t n = (size_t)a->head_dim;
-    float w[TG_PAGE_TOKENS];
+    float w[TG_KV_PAGE_TOKENS];
     uint32_t top = 0;
     for (int32_t j = first; j <= last; j++) {
         w[j] = p[j] * scale(a->v, n, (size_t)j);
@@ -244,7 +244,7 @@ static int32_t load_code_q8(const void *v, size_t n, size_t j, size_t d)
 
 static float load_scale_q8(const void *v, size_t n, size_t j)
 {
-    return tg_load_f16((const char *)v + n * TG_PAGE_TOKENS, j);
+    return tg_load_f16((const char *)v + n * TG_KV_PAGE_TOKENS, j);
 }
 
 static void add_q8(const tg_attend *a, int32_t first, int32_t last, const float *p, float *o)
@@ -284,8 +284,8 @@ static float score_q16(const tg_attend *a, int query, size_t j)
     for (size_t g = 0; g < count_groups_q16(n); g++) {
         int32_t sum = 0;
         for (size_t d = TG_KV_Q16_GROUP * g; d < TG_MIN(n, TG_KV_Q16_GROUP * (g + 1)); d++)
-            sum += load_i16(q, d) * load_i16(k, d / 2 * 2 * TG_PAGE_TOKENS + 2 * j + d % 2);
-        float sk = tg_load_f32(k + 2 * n * TG_PAGE_TOKENS, g * TG_PAGE_TOKENS + j);
+            sum += load_i16(q, d) * load_i16(k, d / 2 * 2 * TG_KV_PAGE_TOKENS + 2 * j + d % 2);
+        float sk = tg_load_f32(k + 2 * n * TG_KV_PAGE_TOKENS, g * TG_KV_PAGE_TOKENS + j);
         dot = fmaf((float)sum, a->scale * tg_load_f32(q + 2 * n, g) * sk, dot);
     }
     return dot;
@@ -354,7 +354,7 @@ void tg_ref_kv_store_f32(void *k, void *v, int32_t slot, const float *key, const
 {
     float *to_k = k, *to_v = v;
     for (int32_t d = 0; d < head_dim; d++)
-        to_k[(size_t)d * TG_PAGE_TOKENS + (size_t)slot] = key[d];
+        to_k[(size_t)d * TG_KV_PAGE_TOKENS + (size_t)slot] = key[d];
     memcpy(to_v + (size_t)slot * (size_t)head_dim, value, (size_t)head_dim * sizeof *value);
 }
 
@@ -363,7 +363,7 @@ void tg_ref_kv_store_f16(void *k, void *v, int32_t slot, const float *key, const
 {
     uint16_t *to_k = k, *to_v = (uint16_t *)v + (size_t)slot * (size_t)head_dim;
     for (int32_t d = 0; d < head_dim; d++) {
-        to_k[(size_t)d * TG_PAGE_TOKENS + (size_t)slot] = tg_f32_to_f16(key[d]);
+        to_k[(size_t)d * TG_KV_PAGE_TOKENS + (size_t)slot] = tg_f32_to_f16(key[d]);
         to_v[d] = tg_f32_to_f16(value[d]);
     }
 }
@@ -374,7 +374,7 @@ void tg_ref_kv_store_bf16(void *k, void *v, int32_t slot, const float *key, cons
     size_t n = (size_t)head_dim, at = (size_t)slot;
     uint16_t *to_k = k, *to_v = v;
     for (size_t d = 0; d < n; d++) {
-        to_k[d / 2 * 2 * TG_PAGE_TOKENS + 2 * at + d % 2] = tg_f32_to_bf16(key[d]);
+        to_k[d / 2 * 2 * TG_KV_PAGE_TOKENS + 2 * at + d % 2] = tg_f32_to_bf16(key[d]);
         to_v[at / 2 * 2 * n + 2 * d + at % 2] = tg_f32_to_bf16(value[d]);
     }
 }
@@ -390,14 +390,14 @@ void tg_ref_kv_store_q16(void *k, void *v, int32_t slot, const float *key, const
 {
     int16_t code[MAX_DIM], *to_k = k, *to_v = (int16_t *)v + TG_KV_Q16_HEAD / 2;
     size_t n = (size_t)head_dim, at = (size_t)slot;
-    char *scales = (char *)k + 2 * n * TG_PAGE_TOKENS;
-    for (size_t d = 0; d < n; d += TG_KV_Q16_GROUP, scales += sizeof(float) * TG_PAGE_TOKENS) {
+    char *scales = (char *)k + 2 * n * TG_KV_PAGE_TOKENS;
+    for (size_t d = 0; d < n; d += TG_KV_Q16_GROUP, scales += sizeof(float) * TG_KV_PAGE_TOKENS) {
         int32_t left = TG_MIN(head_dim - (int32_t)d, TG_KV_Q16_GROUP);
         float scale = code_q16(code + d, key + d, left, TG_KV_Q16_TOP);
         memcpy(scales + 4 * at, &scale, sizeof scale);
     }
     for (size_t d = 0; d < n; d++)
-        to_k[d / 2 * 2 * TG_PAGE_TOKENS + 2 * at + d % 2] = code[d];
+        to_k[d / 2 * 2 * TG_KV_PAGE_TOKENS + 2 * at + d % 2] = code[d];
     float scale = code_q16(code, value, head_dim, TG_KV_Q16_TOP_VALUE);
     for (size_t d = 0; d < n; d++)
         to_v[at / 2 * 2 * n + 2 * d + at % 2] = code[d];

@@ -70,7 +70,7 @@ static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
 {
     TG_TRY(tg_hparams_check_values(h, c, e));
     TG_TRY(tg_hparams_read_gguf_pattern(h, c, 2, e));
-    h->act = 1; /* gelu_tanh: no Gemma has another, and the file does not say */
+    h->act = TG_ACT_GELU_TANH; /* no Gemma has another, and the file does not say */
     /* query_pre_attn_scalar is not in the file. It is the head size but for the 27B model, known by
      * its 46 layers, where it is D / heads (144); llama.cpp decides in the same way. */
     double scalar = h->n_layers == 46 ? (double)h->width / h->n_heads : h->head_dim;

@@ -148,7 +148,7 @@ static tg_status read_gguf(tg_hparams *h, tg_config *c, const tg_checkpoint *ck,
                                  .factor = 1,
                                  .attention_factor = 1,
                                  .original_max_positions = h->max_positions};
-    h->act = 1; /* gelu_tanh: no Gemma has another, and the file does not say */
+    h->act = TG_ACT_GELU_TANH; /* no Gemma has another, and the file does not say */
     /* query_pre_attn_scalar is not in the file. It is the head size but for the 27B model, known by
      * its 62 layers, where it is D / heads (168); llama.cpp decides in the same way. */
     double scalar = h->n_layers == 62 ? (double)h->width / h->n_heads : h->head_dim;

@@ -158,11 +158,11 @@ tg_status tg_hparams_read_eps(tg_hparams *h, tg_config *c, double absent, tg_err
 tg_status tg_hparams_read_act(tg_hparams *h, tg_config *c, const char *key, const char *absent,
                               tg_err *e)
 {
-    /* In the order of tg_act (kernel.h), which a model cannot see. */
     static const struct {
         const char *name;
-        int32_t act;
-    } acts[] = {{"silu", 0}, {"swish", 0}, {"gelu_pytorch_tanh", 1}};
+        tg_act act;
+    } acts[] = {
+        {"silu", TG_ACT_SILU}, {"swish", TG_ACT_SILU}, {"gelu_pytorch_tanh", TG_ACT_GELU_TANH}};
     tg_str name = tg_str_from_cstr(absent);
     bool is_present = false;
     /* "gelu" alone is the exact one with erf, and "gelu_new" another spelling of the approximation

@@ -51,7 +51,7 @@ typedef struct tg_hparams {
     int32_t n_embed_rows;
     int32_t max_positions;  /* what the model was made for */
     int32_t position_limit; /* what can be asked for: more than that with dynamic rope scaling */
-    int32_t act;            /* tg_act of kernel.h by value: 0 silu, 1 gelu_tanh */
+    int32_t act;            /* tg_act */
     int32_t window;         /* of sliding layers */
     float norm_eps, embed_scale, attn_scale;
     float residual_scale, logit_scale; /* of what a layer adds to the stream; of logits */

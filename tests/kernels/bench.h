@@ -199,7 +199,7 @@ static void bench_attend_of(check *c, tg_kv_type type)
     fill_floats(c, p->q, TG_COUNT(p->q), CALM);
     for (size_t s = 0; s < TG_COUNT(shapes); s++) {
         int32_t dim = shapes[s][0], n = shapes[s][1], group = shapes[s][2];
-        for (int32_t i = 0; i < TG_PAGE_TOKENS; i++)
+        for (int32_t i = 0; i < TG_KV_PAGE_TOKENS; i++)
             c->ref->kv_store[type](p->k, p->v, i, p->q + i * dim, p->q + (63 - i) * dim, dim);
         for (int i = 0; i < n; i++) {
             p->rows[i] = p->q + i * dim;
@@ -208,7 +208,7 @@ static void bench_attend_of(check *c, tg_kv_type type)
                 c->ref->kv_query[type](p->made + i * dim, p->q + i * dim, dim);
             }
             p->first[i] = 0;
-            p->last[i] = group ? i / group : TG_PAGE_TOKENS - 1;
+            p->last[i] = group ? i / group : TG_KV_PAGE_TOKENS - 1;
         }
         p->type = type;
         p->a = (tg_attend){.k = p->k,

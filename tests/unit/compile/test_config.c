@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check.h"
 #include "compile/compile.h"
-#include "kernel/kernel.h"
+#include "format/kv_type.h"
 
 static tg_hparams model(void)
 {

@@ -190,7 +190,7 @@ static void heads_that_q8_cannot_hold_are_refused(void **state)
     tg_err e = {0};
     assert_ok(toy_build(&t, &m.g, &e), &e);
     m.p = toy_numbers();
-    m.p.kv_type = 3 /* q8 */;
+    m.p.kv_type = TG_KV_Q8;
     assert_int_equal(tg_graph_group(m.g, &m.p, &m.arena, &e), TG_E_UNSUPPORTED);
     assert_string_equal(e.msg, "kv q8 takes heads whose dimensions are a multiple of 32, and this "
                                "model's have 8; use f16");

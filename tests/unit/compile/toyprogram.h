@@ -25,7 +25,7 @@ static inline tg_program toy_numbers(void)
                         .max_length = TOY_LENGTH,
                         .batch = 2,
                         .speculation = 3,
-                        .kv_type = 1};
+                        .kv_type = TG_KV_F16};
 }
 
 /* From a built graph on; `is_fused` leaves the first pass out when false. */

@@ -116,7 +116,7 @@ static inline void hand_make(handmade *h)
                               .max_length = 130,
                               .batch = 2,
                               .speculation = 3,
-                              .kv_type = 1,
+                              .kv_type = TG_KV_F16,
                               .n_layers = 1,
                               .n_weights = HAND_WEIGHTS,
                               .n_kv_groups = 1,

@@ -605,20 +605,20 @@ static void a_page_has_the_bytes_of_its_kv_type(void **state)
     tg_kv_group g = {.n_layers = 2, .n_kv_heads = 3, .head_dim = 64};
     const int64_t numbers =
         2LL * 3 * 64 * 64 * 2; /* layers, heads, dimensions, positions, K and V */
-    assert_int_equal(tg_kv_page_bytes(&g, 0), numbers * 4);
-    assert_int_equal(tg_kv_page_bytes(&g, 1), numbers * 2);
-    assert_int_equal(tg_kv_page_bytes(&g, 2), numbers * 2);
+    assert_int_equal(tg_kv_page_bytes(&g, TG_KV_F32), numbers * 4);
+    assert_int_equal(tg_kv_page_bytes(&g, TG_KV_F16), numbers * 2);
+    assert_int_equal(tg_kv_page_bytes(&g, TG_KV_BF16), numbers * 2);
     /* A byte each, and an f16 per 32 of K and, in as much room, per head of V. */
-    assert_int_equal(tg_kv_page_bytes(&g, 3), numbers + numbers / 32 * 2);
+    assert_int_equal(tg_kv_page_bytes(&g, TG_KV_Q8), numbers + numbers / 32 * 2);
     /* Two bytes each, and in each half a float per position and 64 dimensions begun. */
-    assert_int_equal(tg_kv_page_bytes(&g, 4), numbers * 2 + numbers / 64 * 4);
+    assert_int_equal(tg_kv_page_bytes(&g, TG_KV_Q16), numbers * 2 + numbers / 64 * 4);
     g.head_dim = 72;
-    assert_int_equal(tg_kv_page_bytes(&g, 4), 2LL * 3 * 64 * 2 * (72 * 2 + 2 * 4));
+    assert_int_equal(tg_kv_page_bytes(&g, TG_KV_Q16), 2LL * 3 * 64 * 2 * (72 * 2 + 2 * 4));
     g.head_dim = 24;
-    assert_int_equal(tg_kv_page_bytes(&g, 3), -1);
-    assert_int_equal(tg_kv_page_bytes(&g, 4), 2LL * 3 * 64 * 2 * (24 * 2 + 4));
-    assert_string_equal(tg_kv_type_name(3), "q8");
-    assert_string_equal(tg_kv_type_name(4), "q16");
+    assert_int_equal(tg_kv_page_bytes(&g, TG_KV_Q8), -1);
+    assert_int_equal(tg_kv_page_bytes(&g, TG_KV_Q16), 2LL * 3 * 64 * 2 * (24 * 2 + 4));
+    assert_string_equal(tg_kv_type_name(TG_KV_Q8), "q8");
+    assert_string_equal(tg_kv_type_name(TG_KV_Q16), "q16");
 }
 
 int main(void)

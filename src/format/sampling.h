@@ -2,10 +2,9 @@
  * sampling.h - what the sampler is told: parameters of a wanted row, and tokens to treat
  * differently.
  *
- * Plain data without padding: it lies in a step's input image (ir/io.h) as it is, and
- * device/device.h hands the types on to those who fill the image. */
-#ifndef TG_KERNEL_SAMPLING_H
-#define TG_KERNEL_SAMPLING_H
+ * Plain data without padding: it lies in a step's input image (ir/io.h) as it is. */
+#ifndef TG_FORMAT_SAMPLING_H
+#define TG_FORMAT_SAMPLING_H
 
 #include "base/base.h"
 
