@@ -91,7 +91,7 @@ TG_CHECKED_API tg_status tg_verify(const char *dir, tg_err *e);
 
 typedef struct tg_text tg_text;
 
-/* Opens what `path` holds of a tokenizer and of chat templates, of which it must have one:
+/* Opens the tokenizer and the chat templates of `path`, which must have at least one of them:
  *
  *   an artifact                 mapped, in milliseconds
  *   whatever tg_export takes    weights are not read and need not be there; the tokenizer is
@@ -130,8 +130,8 @@ typedef struct tg_tokens {
 typedef struct tg_tokenize_options {
     bool no_add_special;   /* leave out what the tokenizer adds to a text by itself: BOS, EOS */
     bool no_parse_special; /* special tokens spelled in the text are plain text */
-    /* Fill `ranges`. What the tokenizer adds has an empty one, an id that is part of a character
-     * some of its bytes or all; bytes that a normalizer drops are in none. */
+    /* Fill `ranges`. An id that the tokenizer adds has an empty one, an id that is part of a
+     * character some of its bytes or all; bytes that a normalizer drops are in none. */
     bool has_ranges;
     int32_t n_threads; /* of a batch: 1 to 256; 0: as tg_engine_options */
 } tg_tokenize_options;
@@ -168,7 +168,7 @@ TG_API void tg_detokenizer_free(tg_detokenizer *d); /* accepts NULL; before its 
 /* The text that became ready, often none; *text is borrowed until the next call. */
 TG_CHECKED_API tg_status tg_detokenizer_push(const char **text, size_t *n_bytes, tg_detokenizer *d,
                                              int32_t id, tg_err *e);
-/* What was held back; then `d` is ready for other ids. */
+/* The text that was held back; then `d` is ready for other ids. */
 TG_CHECKED_API tg_status tg_detokenizer_flush(const char **text, size_t *n_bytes, tg_detokenizer *d,
                                               tg_err *e);
 
@@ -346,7 +346,7 @@ TG_API const int32_t *tg_request_get_tokens(const tg_request *r, int32_t *n_toke
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* What one operation of a step has cost since the profile began. The seconds of all operations
+/* The cost of one operation of a step since the profile began. The seconds of all operations
  * of one kind of step sum to the time of its steps, waiting between threads included. Bytes and
  * products are those that the arithmetic needs: every weight once, and every visible key and
  * value once a row. */

@@ -25,7 +25,7 @@ typedef enum tg_status {
     TG_E_NUMERIC      /* the model produced NaN or infinity */
 } tg_status;
 
-/* Zero-initialise before the first use; the first failure stays until it is zeroed again. */
+/* Zero-initialize before the first use; the first failure stays until it is zeroed again. */
 typedef struct tg_err {
     tg_status status;
     char msg[508];

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * inspect.c - the contents of an artifact or a checkpoint, for people and as JSON.
  *
- * A checkpoint is taken as far along the road of an export as it goes without its weights' bytes,
- * by the code that exports, so that the report is what will happen. Where a stage fails its
- * sentence is kept and the next one that can do without it is tried: a person who has to mend two
- * things wants to hear of both. */
+ * A checkpoint goes through every stage of an export that needs no weight data, by the code that
+ * exports, so that the report is what will happen. Where a stage fails its message is kept and the
+ * next stage that does not need its result is tried, so that two faults are reported at once. */
 #include "api/api.h"
 #include "base/os.h"
 #include "device/cpu_device.h"

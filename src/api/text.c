@@ -242,7 +242,7 @@ tg_status tg_text_tokenize(tg_tokens *out, const tg_text *t, const char *text, s
     return s;
 }
 
-/* What a batch is encoded from and into; n of each. */
+/* The input and output lists of a batch; n of each. */
 typedef struct tg_batch_lists {
     tg_str *texts;
     tg_ids *ids;

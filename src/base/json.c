@@ -24,8 +24,8 @@ static void use_our_memory(void)
     json_set_alloc_funcs(new_or_note, tg_mem_free);
 }
 
-/* What transformers is given goes through Python's json: of a key that is there twice the last
- * counts, and a text may hold a zero. */
+/* Files that transformers reads go through Python's json: the last of duplicate keys counts, and a
+ * text may hold a zero. */
 enum { FLAGS_STRICT = JSON_REJECT_DUPLICATES, FLAGS_PYTHON = JSON_ALLOW_NUL };
 
 static json_t *load(tg_str text, size_t flags, json_error_t *err)
@@ -195,10 +195,10 @@ static const json_t *find(const json_t *object, const char *key, bool *is_presen
 }
 
 static tg_status fail_type(tg_err *e, const char *name, const char *key, const json_t *v,
-                           const char *wanted)
+                           const char *expected)
 {
     return tg_fail(e, TG_E_CORRUPT, "%s: key '%s' is %s where %s is needed", name, key,
-                   type_name(v), wanted);
+                   type_name(v), expected);
 }
 
 tg_status tg_json_get_i64(const json_t *object, const char *key, int64_t *out, bool *is_present,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * log.h - words to the person on stderr.
+ * log.h - messages to the user on stderr.
  *
  * Warnings are always printed; notes about a topic only when TG_VERBOSE lists it ("dispatch,load")
  * or is "all". A library user may take the lines over with tg_log_set_sink. Thread-safe: a line is

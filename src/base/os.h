@@ -31,9 +31,9 @@ TG_MUST_USE tg_status tg_disk_free_bytes(int64_t *out, const char *path, tg_err 
 
 /* From here on SIGINT, SIGTERM and SIGHUP only leave a mark, reads and waits return EINTR when
  * they come, and writing to a closed pipe or beyond the limit of a file is an error instead of
- * death. Who asks three times before the mark is taken is believed, and so is SIGTERM or SIGHUP
- * whose mark nobody has taken after 0.7 s: the program ends at once, and leaves no temporary
- * folder. A SIGHUP that was ignored before, as under nohup, stays ignored. */
+ * death. After three signals before the mark is taken, or SIGTERM or SIGHUP whose mark is not
+ * taken within 0.7 s, the program ends at once, and leaves no temporary folder. A SIGHUP
+ * that was ignored before, as under nohup, stays ignored. */
 void tg_signals_catch(void);
 /* The signal that came last and was not taken; 0 for none. */
 int tg_signal_find(void);

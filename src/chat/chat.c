@@ -253,7 +253,7 @@ tg_status tg_chat_render(tg_buf *out, tg_chat *c, const tg_conversation *q,
     tg_err why = {0};
     if (s == TG_OK) {
         s = tg_template_render(x->parsed, context, o, out, &why);
-        /* What raise_exception says stays as it is; the engine's own errors name a place. */
+        /* The text of raise_exception stays as it is; the engine's own errors name a place. */
         bool is_ours = tg_str_has_prefix(tg_str_from_cstr(why.msg), TG_STR("template line "));
         if (is_ours) tg_err_context(&why, "%s: chat template '%s'", c->name, x->name);
         if (s != TG_OK) tg_fail(e, s, "%s", why.msg);

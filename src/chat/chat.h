@@ -56,8 +56,8 @@ typedef struct tg_conversation {
 } tg_conversation;
 
 /* Appends the prompt to `out`, which is as it was before on failure. Its special tokens are in it,
- * BOS too where the template writes one: it is tokenized without adding any. What the request got
- * wrong is TG_E_ARGUMENT and names the message; a call of raise_exception gives the template's
+ * BOS too where the template writes one: it is tokenized without adding any. A mistake in the
+ * request is TG_E_ARGUMENT and names the message; a call of raise_exception gives the template's
  * words. `o` may be NULL. Any number of threads may render at the same time. */
 TG_MUST_USE tg_status tg_chat_render(tg_buf *out, tg_chat *c, const tg_conversation *q,
                                      const tg_template_options *o, tg_err *e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * compile.h - from a model to an artifact.
  *
- *   model -> graph -> fuse -> output rows -> group -> specialise (kind x bucket)
+ *   model -> graph -> fuse -> output rows -> group -> specialize (kind x bucket)
  *         -> memplan -> program;   weights -> pack -> weights.0.bin
  *
  * One pass a file; every pass leaves a graph that tg_graph_check accepts and that can be printed

@@ -135,7 +135,7 @@ static int32_t most_positions(const tg_hparams *h)
 static void fill_defaults(tg_export_config *c, const tg_hparams *h)
 {
     if (c->batch == 0) c->batch = DEFAULT_BATCH;
-    /* What the model was made for; rope scaling beyond it is asked for. */
+    /* The length that the model was trained for; rope scaling beyond it needs an option. */
     if (c->max_length == 0)
         c->max_length = TG_MIN(TG_MIN(h->max_positions, most_positions(h)), DEFAULT_LENGTH);
     if (!c->has_kv_type) c->kv_type = c->weights == TG_WEIGHTS_F32 ? TG_KV_F32 : TG_KV_Q16;

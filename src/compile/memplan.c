@@ -45,8 +45,8 @@ static bool is_in_arena(const tg_plan_value *v)
     return v->offset >= 0;
 }
 
-/* A value that a block reads and another one wrote is the residual stream, of which specialise.c
- * makes one, or the output rows, which the last block before the tail gives it. */
+/* A value that a block reads and another one wrote is the residual stream (specialize.c makes a
+ * single one) or the output rows, which the last block before the tail gives it. */
 static void find_lives(work *w)
 {
     const tg_plan *p = w->plan;
@@ -105,7 +105,7 @@ static tg_status alias_instr(work *w, const tg_segment *s, int32_t i, tg_err *e)
     const tg_op_row *row = tg_op_get((tg_op)x->op);
     if (x->out == TG_NONE || !is_in_arena(&w->values[x->out])) return TG_OK;
     tg_plan_value *out = &w->values[x->out];
-    int32_t to = root_of(w, x->in[0]), target = out->alias; /* specialise.c: a layer's result */
+    int32_t to = root_of(w, x->in[0]), target = out->alias; /* specialize.c: a layer's result */
     bool is_free = is_in_arena(&w->values[x->in[0]]) && !w->is_result[x->in[0]] &&
                    last_read(w->plan, s, x->in[0]) == i &&
                    (row->n_inputs < 2 || root_of(w, x->in[1]) != to) && may_be_in_place(w, x, to);
@@ -138,7 +138,7 @@ static tg_status find_aliases(work *w, tg_err *e)
         const tg_segment *s = NULL;
         for (int32_t i = 0; i < p->n_segments && !s; i++)
             if (p->segments[i].first_instr == next) s = &p->segments[i];
-        TG_ASSERT(s); /* specialise.c lays blocks one after another */
+        TG_ASSERT(s); /* specialize.c lays blocks one after another */
         for (int32_t i = 0; i < s->n_instrs; i++)
             TG_TRY(alias_instr(w, s, next + i, e));
         next += s->n_instrs;

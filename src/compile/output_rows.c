@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * output_rows.c - what the last layer does after its attention is done for the output rows alone.
+ * output_rows.c - the last layer computes the output rows alone after its attention.
  *
- * The tail begins with the output rows, one of a prompt's hundreds. What comes
- * before it in the last layer, behind the last operation that needs every token, makes each row
- * from the same row of its inputs: so rows are picked there instead, of every value that is read
- * further on, and no bit changes. Of a prompt that leaves out most of the products of one layer;
- * the pieces of a long prompt that want no row leave out all of them. */
+ * The tail begins with the output rows, one of a prompt's hundreds. Operations before it in the
+ * last layer, after the last one that needs every token, make each row from the same row of their
+ * inputs. So rows are gathered there instead, from every value that is read later, and no bit
+ * changes. A prompt then skips most of the products of one layer; a chunk of a long prompt without
+ * output rows skips all of them. */
 #include "compile/pass.h"
 
 #include <string.h>

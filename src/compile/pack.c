@@ -69,7 +69,7 @@ typedef struct packer {
     size_t start;    /* where `out` was when we began */
     int64_t reported;
 
-    /* Below: under the lock, but for a batch that is begun (its maker's) or made (the writer's). */
+    /* Below: under the lock, but for a batch begun (its thread's) or made (the writer's). */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     batch *batches; /* [n_batches], a ring */

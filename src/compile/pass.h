@@ -21,9 +21,9 @@ TG_MUST_USE tg_status tg_graph_pick_output_rows(tg_graph *g, tg_err *e);
  * graph, and kv_groups, layers and n_layers of *p, whose kv_type is set. */
 TG_MUST_USE tg_status tg_graph_group(tg_graph *g, tg_program *p, tg_arena *arena, tg_err *e);
 
-/* specialise.c: the graph for one kind and bucket, as instructions over values that have no place
+/* specialize.c: the graph for one kind and bucket, as instructions over values that have no place
  * yet. *values are the plan's, for the memory plan to write to. */
-TG_MUST_USE tg_status tg_graph_specialise(const tg_graph *g, const tg_program *p,
+TG_MUST_USE tg_status tg_graph_specialize(const tg_graph *g, const tg_program *p,
                                           tg_graph_kind kind, tg_bucket bucket, tg_arena *arena,
                                           tg_plan *out, tg_plan_value **values, tg_err *e);
 
@@ -40,7 +40,7 @@ typedef tg_status tg_choose_layout_fn(void *context, tg_weight_role role, int32_
 TG_MUST_USE tg_status tg_graph_place_weights(const tg_graph *g, tg_program *p, tg_arena *arena,
                                              tg_choose_layout_fn *choose, void *context, tg_err *e);
 
-/* specialise.c and memplan.c: all plans of a fused and grouped graph, by kind and bucket. The
+/* specialize.c and memplan.c: all plans of a fused and grouped graph, by kind and bucket. The
  * numbers of *p (batch, max_length, speculation) are set. */
 TG_MUST_USE tg_status tg_graph_plan(const tg_graph *g, tg_program *p, const int32_t *buckets,
                                     int32_t n_buckets, tg_arena *arena, tg_err *e);

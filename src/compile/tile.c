@@ -391,8 +391,8 @@ static void write_k(tg_layout l, uint8_t *dst, size_t lane, const piece *p)
 /* A quantum of an integer layout of 64 columns. */
 static void write_64(tg_layout l, uint8_t *dst, size_t lane, const piece *p)
 {
-    bool is_wide = l == TG_LAYOUT_Q8_0 || l == TG_LAYOUT_Q8_F;
-    dst = is_wide ? write_bytes(dst, lane, p->q) : write_nibbles(dst, lane, p->q);
+    bool has_bytes = l == TG_LAYOUT_Q8_0 || l == TG_LAYOUT_Q8_F;
+    dst = has_bytes ? write_bytes(dst, lane, p->q) : write_nibbles(dst, lane, p->q);
     if (l == TG_LAYOUT_Q5_0 || l == TG_LAYOUT_Q5_1) dst = write_bits(dst, lane, p->q);
     if (l == TG_LAYOUT_Q8_F) {
         put_f32(dst + 4 * lane, p->scale[0]);
@@ -551,8 +551,8 @@ static bool quantize_q8_0(uint8_t *q, uint16_t *d16, const float *x)
     return *d16 != 0x7c00;
 }
 
-/* Group g of the piece from its 32 numbers, of which the row has n; the others are 0. `w` are the
- * weights of their errors, or NULL. */
+/* Group g of the piece from its 32 numbers: n of the row, then zeros. `w` are the weights of their
+ * errors, or NULL. */
 static bool quantize_group(piece *p, tg_layout l, size_t g, const float *x, const float *w, int n)
 {
     uint8_t *q = p->q + 32 * g;

@@ -19,15 +19,15 @@ typedef struct work {
     void *context;
     tg_weight_entry *entries;
     int32_t n_entries;
-    bool *is_seen; /* [TG_W_COUNT][n_layers] */
-    int64_t end;   /* of the file so far */
-    bool is_plain; /* which of the two sorts this walk places */
+    bool *is_placed; /* [TG_W_COUNT][n_layers] */
+    int64_t end;     /* of the file so far */
+    bool is_plain;   /* which of the two sorts this walk places */
 } work;
 
-static bool *find_seen(const work *w, int32_t role, int32_t layer)
+static bool *find_placed(const work *w, int32_t role, int32_t layer)
 {
     int32_t column = tg_weight_role_is_per_layer((tg_weight_role)role) ? layer : 0;
-    return &w->is_seen[(size_t)role * (size_t)w->g->n_layers + (size_t)column];
+    return &w->is_placed[(size_t)role * (size_t)w->g->n_layers + (size_t)column];
 }
 
 /* Takes n_bytes at the end of the file; false when the file grows beyond what can be counted. */
@@ -53,7 +53,7 @@ static tg_status add_entry(work *w, int32_t role, int32_t layer, tg_weight_entry
     tg_layout layout = TG_LAYOUT_F32;
     if (!tg_weight_role_is_computed((tg_weight_role)role))
         TG_TRY(w->choose(w->context, (tg_weight_role)role, layer, w->is_plain, &layout, e));
-    *find_seen(w, role, layer) = true;
+    *find_placed(w, role, layer) = true;
     *out = &w->entries[w->n_entries++];
     **out = (tg_weight_entry){.role = role,
                               .layer = is_per_layer ? layer : 0,
@@ -103,11 +103,11 @@ static tg_status place_node(work *w, const tg_node *n, int32_t layer, tg_err *e)
 {
     const tg_op_row *row = tg_op_get(n->op);
     if (!w->is_plain && row->is_interleaved && n->weights[0] != n->weights[1] &&
-        !*find_seen(w, n->weights[0], layer) && !*find_seen(w, n->weights[1], layer))
+        !*find_placed(w, n->weights[0], layer) && !*find_placed(w, n->weights[1], layer))
         return place_interleaved(w, n, layer, e);
     for (int32_t i = 0; i < row->n_slots; i++) {
         if (n->weights[i] == TG_NONE || row->slots[i].is_plain != w->is_plain ||
-            *find_seen(w, n->weights[i], layer))
+            *find_placed(w, n->weights[i], layer))
             continue;
         tg_weight_entry *x;
         TG_TRY(add_entry(w, n->weights[i], layer, &x, e));
@@ -152,11 +152,11 @@ tg_status tg_graph_place_weights(const tg_graph *g, tg_program *p, tg_arena *are
             n_uses += tg_graph_find_shape(g, (tg_weight_role)role, l)->is_present;
     work w = {.g = g, .choose = choose, .context = context};
     w.entries = TG_ARENA_ARRAY(arena, tg_weight_entry, n_uses);
-    w.is_seen = TG_NEW_ARRAY(bool, n_most);
-    tg_status s = w.entries && w.is_seen ? place_all(&w, e)
-                                         : tg_fail_nomem(e, (size_t)n_uses * sizeof *w.entries,
-                                                         "the table of weights");
-    tg_mem_free(w.is_seen);
+    w.is_placed = TG_NEW_ARRAY(bool, n_most);
+    tg_status s = w.entries && w.is_placed ? place_all(&w, e)
+                                           : tg_fail_nomem(e, (size_t)n_uses * sizeof *w.entries,
+                                                           "the table of weights");
+    tg_mem_free(w.is_placed);
     if (s != TG_OK) return s;
     if (w.n_entries) qsort(w.entries, (size_t)w.n_entries, sizeof *w.entries, compare_entries);
     p->weights = w.entries;

@@ -4,7 +4,8 @@
  * tg_gguf_parse checks everything the file claims about itself before anything is believed: every
  * length is compared with the bytes that are left, every product is checked, and what is allocated
  * is bounded by a small multiple of the file. After it, all views are in bounds and all names are
- * printable. What keys *mean* is not decided here; split files are put together by checkpoint.c. */
+ * printable. The meaning of keys is not decided here; split files are put together by
+ * checkpoint.c. */
 #ifndef TG_FORMAT_GGUF_H
 #define TG_FORMAT_GGUF_H
 

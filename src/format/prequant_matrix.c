@@ -58,7 +58,7 @@ static float get_float(const tg_tensor *t, int64_t i)
 
 /* ---- places: where the code of a place is, and the zero of a group of a row */
 
-/* [cols bits / 32, rows]: a word holds neighbours of one row. */
+/* [cols bits / 32, rows]: a word holds neighbors of one row. */
 static int32_t gptq_code(const struct tg_prequant_matrix *x, int64_t row, int64_t col)
 {
     int64_t bit = col * x->bits;
@@ -502,9 +502,9 @@ static uint8_t *write_block(const tg_tensor *t, uint8_t *dst, int64_t row, int64
     for (int j = 0; j < 32; j++)
         q[j] = x->coding->rules->code(x, row, col + j) - zero;
     uint16_t d = tg_f32_to_f16(scale);
-    bool is_wide = t->dtype == TG_DTYPE_Q8_F;
-    memcpy(dst, is_wide ? (const void *)&scale : (const void *)&d, is_wide ? 4 : 2);
-    return write_codes(t->dtype, dst + (is_wide ? 4 : 2), q);
+    bool is_f32 = t->dtype == TG_DTYPE_Q8_F;
+    memcpy(dst, is_f32 ? (const void *)&scale : (const void *)&d, is_f32 ? 4 : 2);
+    return write_codes(t->dtype, dst + (is_f32 ? 4 : 2), q);
 }
 
 void tg_prequant_matrix_read(const tg_tensor *t, int64_t row, void *dst)

@@ -34,7 +34,7 @@ typedef struct tg_prequant_folder {
 } tg_prequant_folder;
 
 /* The matrix whose codes lie in `codes`, a tensor that `k` names, as a tensor with `prequant` set:
- * name, type and shape. What it is made of lives in the arena, and `codes` and the checkpoint must
+ * name, type and shape. Its parts live in the arena, and `codes` and the checkpoint must
  * outlive it. A missing tensor, a shape or a number that does not fit is an error that names it. */
 TG_MUST_USE tg_status tg_prequant_matrix_new(tg_tensor *out, const tg_prequant_folder *from,
                                              const tg_coding *k, const tg_tensor *codes,

@@ -422,7 +422,7 @@ tg_status tg_artifact_writer_commit(tg_artifact_writer *w, json_t *json, tg_err 
     tg_artifact *a;
     TG_ASSERT(!w->out);
     TG_TRY(write_json(w, json, e));
-    /* What cannot be opened is not put in place. */
+    /* An artifact that cannot be opened is not put in place. */
     TG_TRY(tg_artifact_open_at(&a, w->new_fd, w->target, e));
     tg_artifact_close(a);
     /* Somebody may have been faster with the same artifact: then one replaces the other. */

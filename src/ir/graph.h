@@ -9,7 +9,7 @@
  * ranks.
  *
  * Values are 2-D: [tokens or output rows, width]. The number of tokens is symbolic here (TG_DIM_T,
- * TG_DIM_R) and becomes a number when a plan is specialised.
+ * TG_DIM_R) and becomes a number when a plan is specialized.
  *
  * The builder is sticky: the first mistake is kept, dummies are handed out, and tg_build_finish
  * reports; so a model file contains no error handling. */

@@ -9,7 +9,7 @@
  * an outer scope sets unconditionally, later in the source and without having read it before, is
  * undefined in inner scopes until then; here it is still the context's.
  *
- * Output goes to one buffer. What is captured (macros, set blocks) is the tail of that buffer since
+ * Output goes to one buffer. Captured output (macros, set blocks) is the tail of that buffer since
  * a mark, moved into a value, so a failure never leaves a buffer behind. */
 #include "jinja/jinja.h"
 

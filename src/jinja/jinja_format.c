@@ -74,7 +74,7 @@ tg_jval tg_jstr_percent(tg_jrun *r, tg_jval format, tg_jval value)
         else
             add_directive(r, &b, type, values[n_used++]);
     }
-    /* What has items may stay unused; one plain value may not. */
+    /* A value with items may stay unused; one plain value may not. */
     bool may_stay = value.kind == TG_J_DICT || value.kind == TG_J_LIST ||
                     value.kind == TG_J_RANGE || value.kind == TG_J_UNDEFINED;
     if (n_used < n && !may_stay)

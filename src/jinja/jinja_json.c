@@ -2,8 +2,8 @@
  * jinja_json.c - the tojson filter: Python's json.dumps with the arguments transformers passes.
  *
  * Unlike Jinja's own filter it does not escape HTML; text beyond ASCII stays as it is unless
- * ensure_ascii is given. What it writes, models have seen in training: spaces, key order and the
- * form of numbers count. */
+ * ensure_ascii is given. Models were trained on its output: spaces, key order and the form of
+ * numbers count. */
 #include "jinja/jinja.h"
 
 #include <math.h>

@@ -526,7 +526,7 @@ static tg_jnode *parse_logic(tg_jparser *p, bool is_or)
     return left;
 }
 
-/* `a if b else c`. What stands in it is looked up when reached, so the parts in front of "if" must
+/* `a if b else c`. Names in it are looked up when reached, so the parts in front of "if" must
  * be known to be conditional before they are parsed: scan ahead for the "if" at this level. */
 static bool has_condition_ahead(const tg_jparser *p)
 {

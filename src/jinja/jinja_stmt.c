@@ -271,7 +271,7 @@ static tg_jnode *parse_function_body(tg_jparser *p, tg_jparams *params, const ch
     tg_jnode *body = parse_whole_body(p, end);
     p->n_loops = n_loops;
     p->params = outer;
-    /* What an inner function names may be its own, or this one's: the reference says both. */
+    /* A name used by an inner function may be its own, or this one's: the reference says both. */
     if (outer && params) {
         outer->has_caller |= params->has_caller;
         outer->has_varargs |= params->has_varargs;

@@ -3,7 +3,7 @@
  * logits scaled, the embedding as head.
  *
  * Truth: transformers' models/cohere and llama.cpp's command-r. Both formats hold q and k for
- * rotating neighbours. Command-R+ also norms q and k, which is refused by its key. */
+ * rotating neighbors. Command-R+ also norms q and k, which is refused by its key. */
 #include "model/block.h"
 #include "model/dense.h"
 #include "model/rules.h"

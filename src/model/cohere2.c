@@ -3,7 +3,7 @@
  * four, which rotate, and none in the fourth, which does not.
  *
  * Truth: transformers' models/cohere2 and llama.cpp's cohere2. Both formats hold q and k for
- * rotating neighbours. */
+ * rotating neighbors. */
 #include "model/block.h"
 #include "model/dense.h"
 #include "model/rules.h"

@@ -3,7 +3,7 @@
  * rotating, biases on q, k and v, gate and up in one tensor.
  *
  * Truth: transformers' models/glm4 and llama.cpp's glm4. Both formats hold q and k for rotating
- * neighbours. */
+ * neighbors. */
 #include "model/block.h"
 #include "model/dense.h"
 #include "model/rules.h"

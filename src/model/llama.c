@@ -4,7 +4,7 @@
  *
  * Truth: transformers' models/llama, mistral, ministral and mistral3. GGUF files hold the rows
  * of q and k (biases too) with the rotary halves of each head interleaved, because ggml rotates
- * neighbours for this family. */
+ * neighbors for this family. */
 #include "model/block.h"
 #include "model/dense.h"
 #include "model/rules.h"

@@ -161,7 +161,7 @@ typedef struct tg_arch {
     const char *gguf_arch;   /* general.architecture */
     /* NULL-terminated; a role stands in one of them. */
     const tg_rule_list *rules[TG_MAX_RULE_LISTS];
-    /* The format's q and k are for rotating neighbours: their rows (biases too) go back to halves
+    /* The format's q and k are for rotating neighbors: their rows (biases too) go back to halves
      * of a head. */
     bool hf_has_pairs, gguf_has_pairs;
     /* Prefixes that may replace the "model." of HF names, NULL-terminated: the one that leads to

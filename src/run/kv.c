@@ -119,8 +119,8 @@ void tg_kv_trim(tg_kv *kv, int32_t row, int32_t n_positions)
     kv->n_held[row] = n_positions;
 }
 
-/* The first position that a token at `position` sees. */
-static int32_t first_seen(const pool *p, int32_t position)
+/* The first position that a token at `position` attends to. */
+static int32_t first_visible(const pool *p, int32_t position)
 {
     return p->window > 0 ? TG_MAX(position - p->window + 1, 0) : 0;
 }
@@ -129,7 +129,7 @@ void tg_kv_slide(tg_kv *kv, int32_t row, int32_t n_positions)
 {
     for (int32_t g = 0; g < kv->n_groups; g++) {
         pool *p = &kv->pools[g];
-        give_back(p, row_table(kv, p, row), 0, first_seen(p, n_positions) / PAGE);
+        give_back(p, row_table(kv, p, row), 0, first_visible(p, n_positions) / PAGE);
     }
 }
 
@@ -138,7 +138,7 @@ bool tg_kv_can_resume(const tg_kv *kv, int32_t row, int32_t n_positions)
     if (n_positions > kv->n_held[row]) return false;
     for (int32_t g = 0; g < kv->n_groups; g++) {
         const pool *p = &kv->pools[g];
-        for (int32_t i = first_seen(p, n_positions) / PAGE; i < pages_of(n_positions); i++)
+        for (int32_t i = first_visible(p, n_positions) / PAGE; i < pages_of(n_positions); i++)
             if (row_table(kv, p, row)[i] < 0) return false;
     }
     return true;

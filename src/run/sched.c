@@ -85,7 +85,7 @@ static tg_status check_prompt(const tg_program *p, const int32_t *tokens, int32_
     if (n >= p->max_length)
         return tg_fail(e, TG_E_LIMIT,
                        "the prompt has %d tokens and the model's max-length is %d: prompt and "
-                       "answer must fit; export again with a larger --max-length",
+                       "completion must fit; export again with a larger --max-length",
                        n, p->max_length);
     for (int32_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= p->n_embed_rows)
@@ -285,7 +285,7 @@ static int32_t plan_prompt(tg_sched *s)
     return 0;
 }
 
-static int32_t plan_answers(tg_sched *s)
+static int32_t plan_decode(tg_sched *s)
 {
     int32_t n = 0;
     for (tg_task *t = s->tasks; t; t = t->next)
@@ -370,7 +370,7 @@ tg_status tg_sched_step(tg_sched *s, bool *is_idle, tg_err *e)
     int32_t n_rows = s->was_prompt ? 0 : plan_prompt(s);
     if (n_rows == 0) {
         kind = TG_KIND_TOKEN;
-        n_rows = plan_answers(s);
+        n_rows = plan_decode(s);
     }
     if (n_rows == 0) {
         kind = TG_KIND_CONTEXT;

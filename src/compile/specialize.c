@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * specialise.c - a graph becomes a plan of one kind and bucket.
+ * specialize.c - a graph becomes a plan of one kind and bucket.
  *
  * Blocks are stored once, head, bodies, tail; consecutive layers that call the same body form one
  * segment, and a body that is called again later is the same instructions in another segment. */
@@ -116,7 +116,7 @@ static void fill(work *w, const tg_program *p)
     place_logits(w, p, sample->in[0]);
 }
 
-tg_status tg_graph_specialise(const tg_graph *g, const tg_program *p, tg_graph_kind kind,
+tg_status tg_graph_specialize(const tg_graph *g, const tg_program *p, tg_graph_kind kind,
                               tg_bucket bucket, tg_arena *arena, tg_plan *out,
                               tg_plan_value **values, tg_err *e)
 {
@@ -162,7 +162,7 @@ static tg_status add_plan(const tg_graph *g, tg_program *p, tg_plan *plans, tg_g
     };
     tg_plan_value *values;
     tg_plan *plan = &plans[p->n_plans];
-    tg_status s = tg_graph_specialise(g, p, kind, bucket, arena, plan, &values, e);
+    tg_status s = tg_graph_specialize(g, p, kind, bucket, arena, plan, &values, e);
     if (s == TG_OK) s = tg_plan_place(plan, values, e);
     if (s != TG_OK)
         tg_err_context(e, "the %s plan of %d tokens", tg_kind_name(kind), tokens);
