@@ -19,7 +19,7 @@ check "/read sends a file" cmp -s out one
 say '"""Is the sea' 'wide?"""'
 check 'a message of several lines is one message' is_same "$(grep -c 'prefill [0-9]* tokens' err)" 1
 say "/system Be brief." "Is the sea wide?"
-check "/system begins anew" grep -q "the system message is set" err
+check "/system starts over" grep -q "the system message is set" err
 say "" "   " /quit "Is the sea wide?"
 check "/quit leaves, and blank lines are no messages" test "$rc" -eq 0 -a ! -s out
 tri chat "$TINY" --stop ""

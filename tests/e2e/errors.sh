@@ -1,4 +1,4 @@
-# Every broken thing a person may hand in: one sentence that names the culprit, exit 1, and no artifact.
+# Every kind of broken input: one sentence that names the culprit, exit 1, and no artifact.
 GGUF=$ROOT/tests/tiny/llama-mha-old/model.gguf
 copy() { rm -rf broken && cp -r "$TINY" broken && chmod -R u+w broken; }
 
@@ -142,7 +142,7 @@ refuses "--verify of a changed weight" 1 "$big" inspect cut.tg --verify
 )
 refuses "an artifact below a regular file" 1 "file" export "$TINY" -o file/d
 
-# What stands in a file's place is named and not waited for.
+# A device or pipe in place of a file is named and not waited for.
 mkfifo fifo
 refuses "a FIFO as the config" 1 "fifo: is a FIFO" export "$TINY" -o d --config fifo
 refuses "a FIFO as the calibration text" 1 "fifo: is a FIFO" export "$TINY" -o d $few fifo

@@ -19,7 +19,7 @@ tri inspect b.tg --verify
 check "and the new one is whole" test "$rc" -eq 0
 check "and nothing else is left" is_same "$(ls -A | sort | tr '\n' ' ')" "a.tg b.tg cache err out "
 
-# What the run at export chooses is the same on any machine.
+# The choice of the run at export is the same on any machine.
 tri export "$MODEL" -o all.tg
 env TG_CPU=ref TG_THREADS=1 "$TRIGRAPH" export "$MODEL" -o one.tg >out 2>err
 check "another tier and other threads export the same bytes" diff -r all.tg one.tg
@@ -29,7 +29,7 @@ tri export "$TINY" -o q8.tg --weights q8_0
 check "a model without outliers worth their cost exports too" test "$rc" -eq 0
 rm -rf all.tg one.tg q8.tg
 
-# What a text says is the same on any machine, and only of that text.
+# The choice made by a text is the same on any machine, and another for another text.
 seq 1 900 >numbers.txt
 seq 900 -1 1 >backwards.txt
 tri export "$TINY" -o plain.tg --weights q4_1
@@ -121,7 +121,7 @@ if mount -t tmpfs -o size=64k none small 2>/dev/null; then
     refuses "a full disk under the cache" 1 "small|space|disk" generate "$MODEL" --raw -p hi -n 1
     check "leaves no artifact there" test -z "$(find small -name '*.json' -size +0)"
     umount small
-    # What is asked for beside the files is a megabyte and as little as they are: 2 MB hold 0.5.
+    # An export needs its files' size and a megabyte, or as much again if less: 2 MB hold 0.5.
     mount -t tmpfs -o size=2m none small
     tri export "$TINY" -o small/m.tg
     check "a small model needs little room" test "$rc" -eq 0 -a -s small/m.tg/artifact.json

@@ -71,13 +71,13 @@ copy
 rm broken/model.safetensors
 refuses "a folder without weights" 1 "broken" inspect broken
 check "no artifact and no cache came of it" test -z "$(ls cache)"
-# Weights as their makers quantized them: said by the method's name.
-SHIPPED=$ROOT/tests/parity/models/prequantized-awq64
-tri inspect "$SHIPPED"
+# Prequantized weights: reported by the method's name.
+PREQUANTIZED=$ROOT/tests/parity/models/prequantized-awq64
+tri inspect "$PREQUANTIZED"
 check "a quantized folder is named by its method" is_same "$(grep -cxE 'quantized     awq|will run      yes' out)" 2
-tri inspect "$SHIPPED" --json
+tri inspect "$PREQUANTIZED" --json
 check "in JSON too" is_same "$(json out "d['quantized']")" awq
-cp -r "$SHIPPED" damaged
+cp -r "$PREQUANTIZED" damaged
 sed -i 's/"awq"/"hqq"/' damaged/config.json
 tri inspect damaged
 check "a method that is not built stands in the way" grep -q "^in the way.*quant_method is 'hqq'; built are gptq" out

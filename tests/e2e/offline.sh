@@ -1,5 +1,5 @@
 # The tiny model of the checkout, and ./run where there is no network and no model from an earlier
-# time. What it should answer is what transformers answers in float32 (answers.json, tools/models/mkoffline).
+# time. The expected completions are those of transformers in float32 (answers.json, tools/models/mkoffline).
 OFFLINE=$ROOT/tests/tiny/offline
 json "$OFFLINE/answers.json" "'\n'.join(d)" >questions
 tri export "$OFFLINE" -o exact.tg --weights f32

@@ -121,7 +121,7 @@ for source in config config/tokenizer_config.json; do
     check "$source alone spells its tokens" is_same "$(cat out)" "<s>hi</s>"
 done
 
-# What generate sends is what template shows.
+# generate sends the text that template shows.
 cp -r "$TINY" moody && chmod -R u+w moody && cp all.jinja moody/chat_template.jinja
 tri export moody -o moody.tg
 tri template moody.tg -f hi.json --kwargs '{"mood": "glad"}'

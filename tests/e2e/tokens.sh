@@ -57,7 +57,7 @@ check "a post-processor begins every text" is_same "$(cat out)" "0 $ids"
 tri tokenize template -p "<|bos|>$text"
 check "its token is not doubled where no file names it" is_same "$(cat out)" "0 $ids"
 
-# What ids print, each one shown.
+# The text of ids, each one shown.
 tri detokenize "$TINY" -p "3 279" --show
 check "detokenize --show says what each id prints" is_same "$(awk '{print $1 " " $2}' out | tr '\n' ' ')" \
     "3 special,added 279 - "

@@ -8,8 +8,8 @@
  * "count": nothing fails. With TG_INJECT_COUNT=FILE each process adds a line with the number of its
  * calls when it ends.
  *
- * A failure happens once; memory is refused from the n-th call on, as a full machine does. What is
- * written to standard error does not fail. */
+ * A failure happens once; memory is refused from the n-th call on, as a full machine does. Writing
+ * to standard error does not fail. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -15,7 +15,7 @@ enum { N_OWN = 4, N_PROMPTS = 8, PROMPT_TOKENS = 24, MOST_NEW = 12 };
 
 static tg_model *model;
 
-/* What each prompt gives alone, greedily: of an engine that runs nothing else. */
+/* The greedy completion of each prompt, by an engine that runs nothing else. */
 static int32_t alone[N_PROMPTS][MOST_NEW], n_alone[N_PROMPTS];
 
 typedef struct caller {

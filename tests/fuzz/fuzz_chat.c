@@ -2,7 +2,7 @@
  * fuzz_chat.c - a conversation from a stranger, brought into the form of a template and rendered.
  *
  * The input is JSON: {"template", "named", "messages", "tools", "documents", "kwargs", "name"}.
- * What is of another type or missing is the test's own. Whatever it says, rendering ends with a
+ * A missing or mistyped field gets the test's value. Whatever it says, rendering ends with a
  * text or one sentence, the request is as it was, and a second time gives the same. Told from the
  * conversation's own text it is the same too, or refused. */
 #include "base/mem.h"

@@ -83,7 +83,7 @@ static const tg_buf *find_base(size_t k)
     return &blobs[k];
 }
 
-/* What comes out of a damaged blob may be anything; it must come to an end. */
+/* The result of a damaged blob may be anything; it must come to an end. */
 static void decode_by_pieces(const tg_tokenizer *t, const tg_ids *ids, bool skip)
 {
     tg_buf out = {0};

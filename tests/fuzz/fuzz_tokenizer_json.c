@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tokenizer.json: any text either is refused with a message or becomes a tokenizer, of which all
- * that tokenizer_use.h says must hold. */
+ * tokenizer.json: any text either is refused with a message or becomes a tokenizer that keeps
+ * the rules of tokenizer_use.h. */
 #include "tokenizer_use.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

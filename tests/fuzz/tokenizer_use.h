@@ -89,7 +89,7 @@ static inline void be_quiet(void *context, const char *line)
     (void)line;
 }
 
-/* What the compiler made of an input: a blob that opens and a tokenizer that keeps the rules over
+/* The compiler's result for an input: a blob that opens and a tokenizer that keeps the rules over
  * the same few texts for all, or a refusal in words. */
 static inline void check_compiled(tg_status status, tg_buf *blob, const tg_err *e)
 {

@@ -17,7 +17,7 @@ typedef struct attend_case {
 } attend_case;
 
 /* Ranges as they come: whole, a causal edge, a window's edge, one key, nothing, and the newest
- * block of a verified step, of which no query sees more than the first keys. */
+ * block of a verified step, where no query sees more than the first keys. */
 static void make_ranges(check *c, attend_case *x, int shape)
 {
     int32_t base = next_below(c, 64);
@@ -636,7 +636,7 @@ static uint16_t round_bf16(float x)
     return (uint16_t)(sign | (uint16_t)((e + 126) * 128 + (int)steps));
 }
 
-/* What a 16-bit type makes of x; a NaN may be any, and is taken from `got`. */
+/* x rounded to a 16-bit type; a NaN may be any, and is taken from `got`. */
 static uint16_t round_half(tg_kv_type type, float x, const uint8_t *got)
 {
     uint16_t h;

@@ -217,8 +217,8 @@ static int32_t get_code(const tg_a8 *row, int64_t col)
     return place < 0 ? row->hi[col] : 256 * row->hi[col] + row->lo[32 * place + col % 32];
 }
 
-/* What multiplying by pairs finds in a group of a matrix whose codes are all 0: sums of (a[c + 4] +
- * top) (a[c] - rest), less what it would find where a is 0 too. None in outlier groups. */
+/* Multiplying by pairs in a group of a matrix whose codes are all 0: sums of (a[c + 4] +
+ * top) (a[c] - rest), less the same sum where a is 0 too. None in outlier groups. */
 static int32_t sum_pairs(const tg_a8 *row, int64_t g)
 {
     int32_t sum = 0, rest = 128 - row->top;

@@ -46,7 +46,7 @@ def round_groups(w, bits, group, is_symmetric, index=None, kind=torch.float16):
 
 
 def pack(x, bits):
-    """int32 words of neighbours along the last dimension, the first in the lowest bits."""
+    """int32 words of neighbors along the last dimension, the first in the lowest bits."""
     per = 32 // bits
     x = torch.nn.functional.pad(x, (0, -x.shape[-1] % per)).numpy().astype(np.uint32)
     x = x.reshape(*x.shape[:-1], -1, per)

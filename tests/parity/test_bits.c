@@ -29,11 +29,11 @@ typedef struct way {
     const char *name;
     int32_t threads;
     const char *tier;
-    int32_t chunk;      /* tokens a context step; 0: as many as fit */
-    int32_t verified;   /* from here on by the speculate graph, K + 1 at a time; 0: none */
-    int32_t decoded;    /* from here on by the token graph, one at a time; 0: none */
-    int32_t neighbours; /* other rows in every context step, 0 to 2 */
-    bool has_nan;       /* the pools hold NaN before */
+    int32_t chunk;     /* tokens a context step; 0: as many as fit */
+    int32_t verified;  /* from here on by the speculate graph, K + 1 at a time; 0: none */
+    int32_t decoded;   /* from here on by the token graph, one at a time; 0: none */
+    int32_t neighbors; /* other rows in every context step, 0 to 2 */
+    bool has_nan;      /* the pools hold NaN before */
     bool other_buckets;
     bool is_long; /* all tokens in a sample too */
     int32_t n_tokens;
@@ -57,13 +57,13 @@ static void hash_outs(parity_run *r, int32_t first_out, int32_t n, uint64_t *has
 
 /* Our row is 1, with n_outs wanted; rows 0 and 2 read other tokens of their own, before and behind
  * it. */
-static int32_t add_neighbours(const model *m, const way *w, int32_t at, int32_t n, int32_t n_outs,
-                              int32_t room, tg_exec_row rows[BATCH], int32_t *before)
+static int32_t add_neighbors(const model *m, const way *w, int32_t at, int32_t n, int32_t n_outs,
+                             int32_t room, tg_exec_row rows[BATCH], int32_t *before)
 {
     int32_t n_rows = 0;
     int32_t n_other = TG_MIN(TG_MIN(5, N_TOKENS - at), (room - n) / 2);
     *before = 0;
-    if (w->neighbours > 0 && n_other > 0) {
+    if (w->neighbors > 0 && n_other > 0) {
         rows[n_rows++] = (tg_exec_row){.row = 0,
                                        .tokens = m->ids + N_TOKENS - at - n_other,
                                        .n_tokens = n_other,
@@ -73,7 +73,7 @@ static int32_t add_neighbours(const model *m, const way *w, int32_t at, int32_t 
     }
     rows[n_rows++] = (tg_exec_row){
         .row = 1, .tokens = m->ids + at, .n_tokens = n, .position = at, .n_outs = n_outs};
-    if (w->neighbours > 1 && n_other > 0)
+    if (w->neighbors > 1 && n_other > 0)
         rows[n_rows++] =
             (tg_exec_row){.row = 2, .tokens = m->ids, .n_tokens = n_other, .position = 0};
     return n_rows;
@@ -92,7 +92,7 @@ static void run_way(const model *m, const way *w, uint64_t *hashes)
     memset(hashes, 0, (size_t)w->n_tokens * sizeof *hashes);
     parity_open(&r, w->other_buckets ? m->rebucketed : m->artifact, w->threads, w->tier);
     int32_t room = tg_program_max_tokens(&r.artifact->program, TG_KIND_CONTEXT);
-    int32_t most = tg_io_most_outs(&r.artifact->program) - 1; /* one is a neighbour's */
+    int32_t most = tg_io_most_outs(&r.artifact->program) - 1; /* one is a neighbor's */
     if (w->has_nan) assert_int_equal(tg_exec_fill_kv(r.exec, 0xff, NULL), TG_OK);
     for (int32_t at = 0; at < w->n_tokens;) {
         tg_exec_row rows[BATCH];
@@ -111,9 +111,9 @@ static void run_way(const model *m, const way *w, uint64_t *hashes)
             int32_t switch_at = w->verified > 0 ? w->verified : w->decoded;
             n = TG_MIN(w->chunk > 0 ? w->chunk : room, w->n_tokens - at);
             if (switch_at > 0) n = TG_MIN(n, switch_at - at);
-            n = TG_MIN(n, room - 4 * w->neighbours);
+            n = TG_MIN(n, room - 4 * w->neighbors);
             n_outs = TG_MIN(n, most);
-            n_rows = add_neighbours(m, w, at, n, n_outs, room, rows, &before);
+            n_rows = add_neighbors(m, w, at, n, n_outs, room, rows, &before);
         }
         step(&r, kind, rows, n_rows);
         hash_outs(&r, before, n_outs, hashes + at + n - n_outs);
@@ -129,9 +129,9 @@ static void check_way(const model *m, const way *w)
     for (int32_t i = 0; i < w->n_tokens; i++)
         if (hashes[i] && hashes[i] != m->base[i])
             fail_msg("%s (threads %d, tier %s, chunk %d, verified from %d, decoded from %d, "
-                     "neighbours %d, nan %d, buckets %d): row %d differs from the base run",
+                     "neighbors %d, nan %d, buckets %d): row %d differs from the base run",
                      w->name, w->threads, w->tier ? w->tier : "best", w->chunk, w->verified,
-                     w->decoded, w->neighbours, w->has_nan, w->other_buckets, i);
+                     w->decoded, w->neighbors, w->has_nan, w->other_buckets, i);
 }
 
 static bool has_tier(const char *name)
@@ -155,8 +155,8 @@ static void check_axes(const model *m)
         {.name = "chunk of 1", .threads = 2, .chunk = 1, .n_tokens = 150},
         {.name = "token graph", .threads = 2, .decoded = 560, .is_long = true},
         {.name = "speculate graph", .threads = 2, .verified = 450, .is_long = true},
-        {.name = "neighbours", .threads = 2, .chunk = 100, .neighbours = 1, .n_tokens = 200},
-        {.name = "neighbours", .threads = 2, .chunk = 100, .neighbours = 2},
+        {.name = "neighbors", .threads = 2, .chunk = 100, .neighbors = 1, .n_tokens = 200},
+        {.name = "neighbors", .threads = 2, .chunk = 100, .neighbors = 2},
         {.name = "NaN pool", .threads = 2, .has_nan = true},
         {.name = "buckets", .threads = 2, .other_buckets = true},
         {.name = "ref", .threads = 2, .tier = "ref", .n_tokens = N_REF_TOKENS},
@@ -191,7 +191,7 @@ static void check_combinations(const model *m)
             .threads = 1 + pick(&rng, 3),
             .tier = tiers[pick(&rng, 3)],
             .chunk = chunks[pick(&rng, 10)],
-            .neighbours = pick(&rng, 3),
+            .neighbors = pick(&rng, 3),
             .has_nan = pick(&rng, 2),
             .other_buckets = pick(&rng, 2),
             .n_tokens = 100 + pick(&rng, 200),
@@ -238,7 +238,7 @@ static void check_numbers(const char *kv, const char *activations, bool is_ref_s
     static const way axes[] = {
         {.threads = 2, .chunk = 7, .n_tokens = N_KV_TOKENS},
         {.threads = 2, .chunk = 65, .has_nan = true, .n_tokens = N_KV_TOKENS},
-        {.threads = 3, .chunk = 40, .neighbours = 2, .n_tokens = N_KV_TOKENS},
+        {.threads = 3, .chunk = 40, .neighbors = 2, .n_tokens = N_KV_TOKENS},
         {.threads = 2, .decoded = 60, .n_tokens = N_KV_TOKENS},
         {.threads = 1, .verified = 50, .decoded = 120, .n_tokens = N_KV_TOKENS},
         {.threads = 2, .tier = "avx2", .verified = 100, .n_tokens = N_KV_TOKENS},

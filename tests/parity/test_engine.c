@@ -2,7 +2,7 @@
  * test_engine.c - requests through the public API: batches, sampling, stops, streaming, reuse,
  * cancelling, errors.
  *
- * On the small model that prequantize. What an answer should be is never taken from the request
+ * On the small model that prequantize. Expected completions are never taken from the request
  * under test: a batch is held against requests alone, a stream against the detokenized whole, a
  * stop against a search in the text without it. */
 #include "base/mem.h"
@@ -127,7 +127,7 @@ static void a_batch_answers_as_each_alone(void **state)
     check_batch_against_alone(&(tg_request_options){.max_tokens = 40});
 }
 
-static void sampled_tokens_do_not_depend_on_neighbours(void **state)
+static void sampled_tokens_do_not_depend_on_neighbors(void **state)
 {
     (void)state;
     check_batch_against_alone(&(tg_request_options){
@@ -513,7 +513,7 @@ static void count_line(void *context, const char *line)
     ++*(int *)context;
 }
 
-/* Found again, until a file of the entry is damaged: then made anew, once. */
+/* Found again, until a file of the entry is damaged: then made again, once. */
 static void a_cached_artifact_that_does_not_open_is_made_anew(void **state)
 {
     (void)state;
@@ -703,7 +703,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_answers_as_each_alone),
-        cmocka_unit_test(sampled_tokens_do_not_depend_on_neighbours),
+        cmocka_unit_test(sampled_tokens_do_not_depend_on_neighbors),
         cmocka_unit_test(seeds_and_sample_indices_tell_answers_apart),
         cmocka_unit_test(the_stream_equals_the_detokenized_whole),
         cmocka_unit_test(a_stop_string_ends_the_text_before_it),

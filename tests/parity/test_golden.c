@@ -4,7 +4,7 @@
  * Teacher-forced on every golden: with int8 activations the argmax is equal wherever the
  * reference's margin is at least 0.35 (SmolLM2; the largest that is lost is 0.31) or 0.5 (Gemma 3;
  * 0.45), with int16 wherever it is at least 0.05; and whole rows of logits are close. A sample
- * (check.h) reads every third prompt, and every one of which a whole row is kept, where no position
+ * (check.h) reads every third prompt, and every prompt with whole rows of logits, where no position
  * may differ; a share of all positions needs them all. */
 #include "parity.h"
 
@@ -67,7 +67,7 @@ static const float *find_row(const json_t *golden, const char *name, const float
     return NULL;
 }
 
-/* What a run may have wrong. */
+/* The tolerances of a run. */
 typedef struct bounds {
     double margin;    /* of the likeliest id, from which on it must be the reference's */
     double share;     /* of those positions where it need not */

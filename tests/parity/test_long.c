@@ -28,7 +28,7 @@ static void export_and_open(parity_run *r, const char *source, int32_t max_lengt
     if (tg_export(source, artifact, &o, &e) != TG_OK) fail_msg("%s: %s", source, e.msg);
     parity_open(r, artifact, 2, NULL);
     assert_true(r->artifact->program.n_vocab <= MAX_VOCAB);
-    /* What no token was written to may hold anything. */
+    /* Places that no token was written to may hold anything. */
     assert_int_equal(tg_exec_fill_kv(r->exec, 0xff, NULL), TG_OK);
 }
 

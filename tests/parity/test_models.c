@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_models.c - the random models of tests/parity/models against what transformers says of them
  * (tests/parity/kit writes both): logits of every position within 2e-3 and greedy ids, in all three
- * graphs, whole and in pieces, alone and four rows at a time; and the values inside, of which the
- * first that differs is named. Folders given as arguments take the place of tests/parity/models. */
+ * graphs, whole and in pieces, alone and four rows at a time; and the values inside: the first
+ * that differs is named. Folders given as arguments take the place of tests/parity/models. */
 #include "format/safetensors.h"
 #include "model/model.h"
 #include "parity.h"
@@ -19,11 +19,11 @@ static char **given;
 static int32_t n_given;
 
 typedef struct sequence {
-    int32_t ids[MAX_IDS]; /* n of them, of which the prompt; greedy goes on from the prompt */
+    int32_t ids[MAX_IDS]; /* n of them, n_prompt in the prompt; greedy goes on from there */
     int32_t n, n_prompt, greedy[MAX_IDS], n_greedy;
 } sequence;
 
-/* What transformers says. */
+/* The results of transformers. */
 typedef struct expected {
     json_t *json;
     tg_file_map map;
@@ -112,7 +112,7 @@ static void open_subject(subject *s, const char *source, const expected *want, i
     if (tg_export(source, artifact, &o, &e) != TG_OK) fail_msg("%s: %s", source, e.msg);
     *s = (subject){.folder = source, .want = want};
     parity_open(&s->run, artifact, 2, NULL);
-    /* What no token was written to may hold anything. */
+    /* Places that no token was written to may hold anything. */
     assert_int_equal(tg_exec_fill_kv(s->run.exec, 0xff, NULL), TG_OK);
 }
 
@@ -486,7 +486,7 @@ static void every_model_agrees_with_transformers(void **state)
     tg_arena_deinit(&a);
 }
 
-/* A row of README's table names the architecture and its models here, of which there are three. */
+/* A row of README's table names the architecture and its three models here. */
 static void every_architecture_has_its_models_and_a_row_in_readme(void **state)
 {
     (void)state;

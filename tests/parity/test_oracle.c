@@ -79,7 +79,7 @@ static void logits_of_gguf_twins_are_those_of_transformers(void **state)
         check(twins[i].variant, "/model.gguf", "expected", twins[i].bound);
 }
 
-/* ---- the real models, against transformers on the exactly dequantised file (tests/golden) */
+/* ---- the real models, against transformers on the exactly dequantized file (tests/golden) */
 
 static const json_t *find_prompt(const json_t *golden, const char *name)
 {

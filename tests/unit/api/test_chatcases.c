@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What went wrong with chat templates in engines of this kind, by the public API and with the
+ * Known faults of engines of this kind with chat templates, by the public API and with the
  * vocabularies and templates of real models (tools/models/fetch-vocabs); those cases that need none
  * stand in test_template, test_chat, test_hostile and test_assets. Ids and texts were given by
  * transformers and jinja2 when the cases were collected. */

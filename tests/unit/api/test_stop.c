@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Stop strings. What is right is the plain definition in this file, written from the rule, and the
+ * Stop strings. Expected is the plain definition in this file, written from the rule, and the
  * cases at the end, worked out by hand. */
 #include "api/stop.h"
 #include "check.h"

@@ -177,7 +177,7 @@ static void text_comes_back_whole_and_piece_by_piece(void **state)
     tg_detokenizer *detok = NULL;
     tg_buf sum = {0};
     assert_int_equal(tg_detokenizer_new(&detok, t, true, &e), TG_OK);
-    for (int round = 0; round < 2; round++) { /* after a flush it begins anew */
+    for (int round = 0; round < 2; round++) { /* after a flush it starts over */
         tg_buf_clear(&sum);
         for (int32_t i = 0; i < x.n; i++) {
             assert_int_equal(tg_detokenizer_push(&piece, &n, detok, x.ids[i], &e), TG_OK);

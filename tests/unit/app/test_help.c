@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The texts made from the option table, against golden files that a person has read. With TG_BLESS
+ * The texts made from the option table, against reviewed golden files. With TG_BLESS
  * set the files are rewritten instead; the diff is the review. */
 #include "app/help.h"
 #include "base/file.h"

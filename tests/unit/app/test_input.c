@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the program reads and writes besides the model: ids, JSON reports, NumPy files. */
+ * Files that the program reads and writes besides the model: ids, JSON reports, NumPy files. */
 #include "app/input.h"
 #include "app/npy.h"
 #include "app/report.h"

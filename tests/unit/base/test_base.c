@@ -461,7 +461,7 @@ static void a_lock_is_held_once(void **state)
     unlink(path);
 }
 
-/* What stands in a file's place, and the words for it; none of them may be waited for. */
+/* Kinds of things in a file's place, and the words for each; none of them may be waited for. */
 static void only_a_regular_file_is_read_and_nothing_else_is_waited_for(void **state)
 {
     (void)state;

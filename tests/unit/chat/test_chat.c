@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 Which template renders a conversation, and in what form the
- * template sees it. Expected texts are what the short templates say when read by eye; that they are
+ * template sees it. Expected texts are read off the short templates by hand; that they are
  * Jinja is shown in test_template. */
 #include "base/file.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Text of a conversation told from a template's own: over the templates that models ship
- * (tools/models/fetch-templates) and small ones that cut, join and escape. What is expected: the
+ * (tools/models/fetch-templates) and small ones that cut, join and escape. Expected is the
  * ordinary rendering, which test_template compares with jinja2, and of control tokens those alone
  * that the template writes for harmless messages. */
 #include "base/file.h"

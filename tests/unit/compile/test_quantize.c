@@ -53,8 +53,8 @@ static void find_range(const float *x, int n, double *lo, double *hi)
     }
 }
 
-/* Steps from 0.75 to 1.15 of the range's, minima within three steps: 200 by 300 points. What lies
- * between them is the reason why the search may come out below. */
+/* Steps from 0.75 to 1.15 of the range's, minima within three steps: 200 by 300 points. Between
+ * these points the search may find a smaller error. */
 static double search_densely(const float *x, int n, int top)
 {
     double lo, hi, best = INFINITY;

@@ -78,7 +78,7 @@ static void every_f16_has_its_value_and_comes_back(void **state)
     }
 }
 
-/* Between two neighbouring f16 the nearer one wins, and in the middle the one with an even last
+/* Between two neighboring f16 the nearer one wins, and in the middle the one with an even last
  * bit. All of that is exact in double. */
 static void rounding_to_f16_is_to_nearest_even(void **state)
 {

@@ -582,7 +582,7 @@ static void refused_memory_is_an_error_and_no_crash(void **state)
     assert_int_equal(tg_mem_n_alive(), before);
 }
 
-/* What another process does to a mapped file between the check and the use. */
+/* Another process changes a mapped file between the check and the use. */
 static void a_string_that_grows_after_the_check_is_an_error(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * handmade.h - a program of one layer written down number by number: 40 ids of which 39 exist,
+ * handmade.h - a program of one layer written down number by number: 40 ids, 39 of them used,
  * width 16, 2 heads of 8 on 1 KV head, 130 positions, f16 pages. */
 #ifndef TG_TESTS_HANDMADE_H
 #define TG_TESTS_HANDMADE_H

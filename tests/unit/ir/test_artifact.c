@@ -258,7 +258,7 @@ static void remains_are_not_looked_for_behind_a_link(void **state)
     assert_false(tg_path_exists(at("trap/.x.tmp.8.0")));
 }
 
-/* What cp and rsync over a live artifact do: the same files, other bytes. */
+/* As cp and rsync over a live artifact do: the same files, other bytes. */
 static void an_open_artifact_keeps_what_it_checked_when_files_are_written_over(void **state)
 {
     (void)state;

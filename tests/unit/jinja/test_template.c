@@ -304,7 +304,7 @@ static void errors_name_types_as_python_does(void **state)
     }
 }
 
-/* What jinja2 3.1 and transformers have and this engine has not, as docs/templates.md lists it. */
+/* Features of jinja2 3.1 and transformers that are refused, as docs/templates.md lists them. */
 static void what_the_page_lists_is_refused_by_name(void **state)
 {
     (void)state;
