@@ -2,7 +2,7 @@
  * cmd_eval.c - perplexity, and logits as NumPy reads them.
  *
  * Rows come from the engine one by one and are used at once: a vocabulary of 262,144 entries over
- * 4,096 tokens would be 4 GiB. What the chunk and the thread count are changes no bit of them. */
+ * 4,096 tokens would be 4 GiB. Chunk and thread count change no bit of them. */
 #include "app/command.h"
 #include "app/input.h"
 #include "app/npy.h"

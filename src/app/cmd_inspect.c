@@ -38,7 +38,7 @@ int tg_run_inspect(const tg_args *a)
     tg_status s = TG_OK;
     if (a->is_set[TG_OPT_VERIFY]) s = tg_verify(a->operand, &e);
     if (s == TG_OK) s = tg_inspect(&text, a->operand, o, is_json, &e);
-    /* What will not run is described with its obstacles, and that is the failure's sentence. */
+    /* A model that will not run is described with its obstacles: the failure's sentence. */
     bool is_obstructed = text && s != TG_OK;
     if (text) {
         tg_str all = tg_str_from_cstr(text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cmd_template.c - a conversation becomes the text of its prompt.
  *
- * What is read is what people have at hand: the list of messages, or the whole body of a chat
+ * It reads the files people have at hand: the list of messages, or the whole body of a chat
  * request. Of a body every key is known, or it is refused: a key that is dropped in silence would
  * be a different prompt. Whatever the template itself minds, a role or a missing tool, is its own
  * to say. */

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is printed is kept until it is this long: a million lines are neither a million writes nor
+/* Output is buffered up to this length: a million lines are neither a million writes nor
  * as much memory. */
 enum { FLUSH_BYTES = 1 << 20 };
 

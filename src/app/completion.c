@@ -3,8 +3,8 @@
  *
  * Messages are kept as the JSON text that tg_text_render_chat takes, because that is the only form
  * in which they are ever needed: a list that grows at its end and is cut back to a length when a
- * turn fails. What an option leaves open is the model's to say, and what the model leaves open
- * is greedy; that order stands in tg_sampling_choose and nowhere else. */
+ * turn fails. The model's defaults fill what the options leave open, and greedy what the model
+ * leaves open; that order stands in tg_sampling_choose and nowhere else. */
 #include "app/completion.h"
 
 #include "base/json.h"

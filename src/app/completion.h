@@ -2,7 +2,7 @@
  * completion.h - a prompt on its way to a completion: the template, the sampling, the running, the
  * times.
  *
- * What generate and chat have in common. */
+ * Shared by generate and chat. */
 #ifndef TG_APP_COMPLETION_H
 #define TG_APP_COMPLETION_H
 

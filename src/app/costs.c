@@ -35,7 +35,7 @@ static double find_kind(const tg_costs *c, int32_t begin, int32_t *end)
     return seconds;
 }
 
-/* What an operation is called: "matmul_add down". */
+/* The name of an operation: "matmul_add down". */
 static const char *print_name(const tg_op_cost *c, tg_buf *name)
 {
     tg_buf_clear(name);

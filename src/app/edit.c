@@ -81,7 +81,7 @@ static int read_character(EditLine *el, wchar_t *out)
     return -1;
 }
 
-static void add_wide(tg_buf *b, wchar_t c)
+static void add_character(tg_buf *b, wchar_t c)
 {
     tg_buf_add(b, &c, sizeof c);
 }
@@ -101,9 +101,9 @@ static unsigned char insert_paste(EditLine *el, wint_t key)
         matched = c == ending[matched] ? matched + 1 : c == ending[0];
         if (matched) continue;
         if (c == '\r') c = '\n';
-        if (c >= ' ' ? c != 0x7f : c == '\n' || c == '\t') add_wide(&x->pasted, c);
+        if (c >= ' ' ? c != 0x7f : c == '\n' || c == '\t') add_character(&x->pasted, c);
     }
-    add_wide(&x->pasted, 0);
+    add_character(&x->pasted, 0);
     if (x->pasted.is_failed || x->pasted.len == sizeof c) return CC_NORM;
     return el_winsertstr(el, (const wchar_t *)(const void *)x->pasted.ptr) == 0 ? CC_REFRESH
                                                                                 : CC_ERROR;
@@ -113,13 +113,13 @@ static unsigned char insert_paste(EditLine *el, wint_t key)
 
 static wchar_t *get_prompt(EditLine *el)
 {
-    static wchar_t wide[16];
+    static wchar_t characters[16];
     const char *prompt = get_edit(el)->prompt;
     size_t n = 0;
-    for (; prompt[n] && n + 1 < TG_COUNT(wide); n++)
-        wide[n] = (unsigned char)prompt[n];
-    wide[n] = 0;
-    return wide;
+    for (; prompt[n] && n + 1 < TG_COUNT(characters); n++)
+        characters[n] = (unsigned char)prompt[n];
+    characters[n] = 0;
+    return characters;
 }
 
 /* Beyond libedit's own keys: what a shell does with ctrl-U and ctrl-W, the keys that terminals send
@@ -166,8 +166,8 @@ static bool init(tg_edit *x)
     return true;
 }
 
-/* Text is UTF-8 whatever the user's locale: of a locale libedit takes only how wide a character
- * is. Nothing but the classes of characters is set, so numbers stay as they were. */
+/* Text is UTF-8 whatever the user's locale: of a locale libedit takes only how wide a
+ * character is. Nothing but the classes of characters is set, so numbers stay as they were. */
 tg_edit *tg_edit_new(void)
 {
     tg_edit *x = TG_NEW(tg_edit);
@@ -199,14 +199,14 @@ tg_line_end tg_edit_read(tg_edit *x, const char *prompt, tg_buf *line)
     /* Before the prompt: a ctrl-D typed between prompt and raw mode would become a NUL. */
     (void)el_wset(x->el, EL_PREP_TERM, 1);
     (void)fputs("\033[?2004h", x->out);
-    const wchar_t *wide = el_wgets(x->el, &n);
-    bool is_read = wide && n > 0;
+    const wchar_t *characters = el_wgets(x->el, &n);
+    bool is_read = characters && n > 0;
     (void)fputs(is_read ? "\033[?2004l" : "\033[?2004l\r\n", x->out);
     (void)fflush(x->out);
     if (!is_read) return x->end == TG_LINE_READ ? TG_LINE_END : x->end; /* READ: ctrl-D */
-    if (wide[n - 1] == '\n') n--;
+    if (characters[n - 1] == '\n') n--;
     for (int i = 0; i < n; i++)
-        tg_buf_add_utf8(line, wide[i]);
-    if (n > 0) (void)history_w(x->history, &event, H_ENTER, wide);
+        tg_buf_add_utf8(line, characters[i]);
+    if (n > 0) (void)history_w(x->history, &event, H_ENTER, characters);
     return TG_LINE_READ;
 }

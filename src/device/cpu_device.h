@@ -24,7 +24,7 @@ typedef struct tg_cpu_info {
 
 tg_cpu_info tg_cpu_device_get_info(const tg_device *d);
 
-/* What one operation has cost since the profile began, for one kind of step (profile.h says how it
+/* The cost of one operation since the profile began, for one kind of step (profile.h says how it
  * is counted). */
 typedef struct tg_cpu_cost {
     int32_t kind, op,
@@ -68,7 +68,7 @@ typedef void tg_cpu_watch_fn(void *context, const tg_weight_entry *w, const tg_c
 /* Shows every product's input to `watch` from the next step on; NULL ends it. */
 void tg_cpu_device_watch(tg_device *d, tg_cpu_watch_fn *watch, void *context);
 
-/* What an instruction has made: n_rows rows of `width` numbers. */
+/* The result of an instruction: n_rows rows of `width` numbers. */
 typedef struct tg_cpu_result {
     const tg_instr *instr; /* of the step's plan */
     int32_t layer;         /* 0 outside layers */

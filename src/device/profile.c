@@ -45,7 +45,7 @@ static const tg_weight_entry *find_matrix(const tg_step *s, const tg_instr *x, i
     return s->weights[(int64_t)l * TG_W_COUNT + role].entry;
 }
 
-/* The embedding is a table of which each token takes a row; of the others every row is used. */
+/* A token takes one row of the embedding table; of the others every row is used. */
 static void add_matrix(cost *c, const tg_step_view *v, const tg_instr *x, const tg_weight_entry *w)
 {
     int64_t n_tokens = tg_step_n_rows(v, x->out), tile_bytes = tg_weight_tile_bytes(w);

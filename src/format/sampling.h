@@ -29,9 +29,9 @@ typedef struct tg_sample_params {
  * each. */
 typedef struct tg_sample_adjust {
     int32_t id;
-    int32_t n_completion; /* occurrences in the answer so far; the entry itself says "seen" */
+    int32_t n_completion; /* occurrences in the completion so far; an entry alone: in the text */
     float bias;           /* added first */
-    int32_t is_seen;      /* 1: prompt or answer holds it; 0: only the bias applies */
+    int32_t is_counted;   /* 1: prompt or answer holds it; 0: only the bias applies */
 } tg_sample_adjust;
 
 #endif

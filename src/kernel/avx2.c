@@ -51,7 +51,7 @@ static void quantize(const tg_a8 *out, const float *x, int32_t n)
     int64_t n_groups = out->padded / 32;
     for (int64_t g = 0; g < n_groups; g++) {
         int place = out->outliers ? out->outliers[g] : -1;
-        bool is_wide = place >= 0;
+        bool is_outlier = place >= 0;
         __m256 v[4];
         __m256i q[4], h[4];
         for (int64_t i = 0; i < 4; i++) {
@@ -59,7 +59,7 @@ static void quantize(const tg_a8 *out, const float *x, int32_t n)
             v[i] = at < n ? tg_load8(x + at, n - at) : _mm256_setzero_ps();
         }
         float scale, inv = 0;
-        bool has_codes = scale_group(v, is_wide ? 32512.0f : (float)out->top, &scale, &inv);
+        bool has_codes = scale_group(v, is_outlier ? 32512.0f : (float)out->top, &scale, &inv);
         __m256i keep = _mm256_set1_epi32(has_codes ? -1 : 0);
         for (int i = 0; i < 4; i++) {
             q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inv)));
@@ -67,12 +67,12 @@ static void quantize(const tg_a8 *out, const float *x, int32_t n)
         }
         int32_t first = sum_lanes(_mm256_add_epi32(q[0], q[1]));
         int32_t sum = first + sum_lanes(_mm256_add_epi32(q[2], q[3]));
-        for (int i = 0; i < 4 && is_wide; i++) {
+        for (int i = 0; i < 4 && is_outlier; i++) {
             h[i] = _mm256_srai_epi32(_mm256_add_epi32(q[i], _mm256_set1_epi32(128)), 8);
             q[i] = _mm256_sub_epi32(q[i], _mm256_slli_epi32(h[i], 8));
         }
         __m256i codes = pack_bytes(q);
-        if (is_wide) {
+        if (is_outlier) {
             _mm256_store_si256((__m256i *)(void *)(out->lo + 32 * place), codes);
             codes = pack_bytes(h);
         }
@@ -81,7 +81,7 @@ static void quantize(const tg_a8 *out, const float *x, int32_t n)
         out->ssum[g] = scale * (float)sum;
         out->sum[g] = sum;
         out->half[g] = first;
-        if (out->pair) out->pair[g] = is_wide ? 0 : tg_a8_sum_pairs(out->hi + 32 * g, out->top);
+        if (out->pair) out->pair[g] = is_outlier ? 0 : tg_a8_sum_pairs(out->hi + 32 * g, out->top);
     }
 }
 

@@ -15,7 +15,7 @@ extern tg_matmul_fn *const tg_avx2_matmul[TG_LAYOUT_COUNT],
 tg_matmul_fn tg_avx2_matmul_f32, tg_avx2_matmul_f16, tg_avx2_matmul_bf16;
 /* How the sums of many tokens are formed (avx2_gemm.h). */
 typedef struct tg_gemm_sums tg_gemm_sums;
-extern const tg_gemm_sums tg_avx2_many_sums, tg_avx2_vnni_sums;
+extern const tg_gemm_sums tg_avx2_gemm_sums, tg_avx2_vnni_sums;
 /* A quantized matrix with many tokens; false, and nothing done, when the row is so long that the
  * scratch does not hold what a few tokens bring to it. */
 bool tg_avx2_matmul_gemm(const tg_matmul *m, tg_layout l, const tg_gemm_sums *sums);
@@ -188,12 +188,12 @@ TG_INLINE float tg_v16_fold_max(tg_v16 x)
 }
 
 /* The same for any n. */
-TG_INLINE tg_v16 tg_v16_load_few(const float *p, int64_t n)
+TG_INLINE tg_v16 tg_v16_load_first(const float *p, int64_t n)
 {
     return (tg_v16){_mm256_maskload_ps(p, tg_mask8(n)), _mm256_maskload_ps(p + 8, tg_mask8(n - 8))};
 }
 
-TG_INLINE void tg_v16_store_few(float *p, int64_t n, tg_v16 v)
+TG_INLINE void tg_v16_store_first(float *p, int64_t n, tg_v16 v)
 {
     _mm256_maskstore_ps(p, tg_mask8(n), v.lo);
     _mm256_maskstore_ps(p + 8, tg_mask8(n - 8), v.hi);

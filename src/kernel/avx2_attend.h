@@ -181,7 +181,7 @@ TG_INLINE void tg_pass_score(const tg_pass *x, tg_kv_type type, int n, int64_t r
 }
 
 /* Contract 15. */
-TG_INLINE tg_v16 tg_pass_cap(tg_v16 s, float softcap)
+TG_INLINE tg_v16 tg_pass_softcap(tg_v16 s, float softcap)
 {
     tg_v16 c = tg_v16_set(softcap), one = tg_v16_set(1), two = tg_v16_set(2);
     tg_v16 e = tg_v16_exp(tg_v16_mul(two, tg_v16_div(s, c)));
@@ -191,8 +191,8 @@ TG_INLINE tg_v16 tg_pass_cap(tg_v16 s, float softcap)
 /* ---- probabilities, of all queries of a run: neighbours that see something
  *
  * `regs` is how many registers of a query's 64 places there are to work on, 1 where all queries see
- * only keys of the first: the newest block of a context. What lies beyond is neither read nor made,
- * here and in what follows. */
+ * only keys of the first: the newest block of a context. Keys beyond are neither read nor
+ * multiplied, here and in what follows. */
 
 TG_INLINE bool tg_pass_is_edge(const tg_pass *x, int32_t j)
 {
@@ -217,7 +217,7 @@ TG_INLINE void tg_pass_find_top(const tg_pass *x, tg_kv_type type, int32_t j, in
     for (int r = 0; r < regs; r++) { /* max(new, old): new > old ? new : old */
         tg_v16 s = tg_v16_load(p + 16 * r, 16);
         if (!tg_pass_is_scaled(type)) s = tg_v16_mul(tg_v16_set(scale), s);
-        if (softcap > 0) s = tg_pass_cap(s, softcap);
+        if (softcap > 0) s = tg_pass_softcap(s, softcap);
         if (!tg_pass_is_scaled(type) || softcap > 0) tg_v16_store(p + 16 * r, 16, s);
         if (is_edge) s = tg_v16_select(tg_m16_range(first, last, 16 * r), s, tg_v16_set(-INFINITY));
         top = tg_v16_max(s, top);
@@ -307,16 +307,16 @@ TG_INLINE void tg_pass_weigh(const tg_pass *x, int32_t j, int n)
     for (int i = 0; i < n; i++)
         is_first[i] = !x->is_more || (to_l[i] == 0 && to_m[i] == -INFINITY);
     if (x->is_more) {
-        tg_v16 M = tg_v16_load_few(to_m, n), top = tg_v16_max(M, m);
+        tg_v16 M = tg_v16_load_first(to_m, n), top = tg_v16_max(M, m);
         tg_v16 w[2] = {tg_v16_sub(M, top), tg_v16_sub(m, top)};
         tg_v16_exp_each(w, 2);
         tg_v16_store(x->t->old + at, 16, w[0]);
         tg_v16_store(x->t->now + at, 16, w[1]);
         m = top;
-        l = tg_v16_fma(tg_v16_load_few(to_l, n), w[0], tg_v16_mul(l, w[1]));
+        l = tg_v16_fma(tg_v16_load_first(to_l, n), w[0], tg_v16_mul(l, w[1]));
     }
-    tg_v16_store_few(to_m, n, m);
-    tg_v16_store_few(to_l, n, l);
+    tg_v16_store_first(to_m, n, m);
+    tg_v16_store_first(to_l, n, l);
     for (int i = 0; i < n && x->is_more; i++)
         if (is_first[i]) {
             to_m[i] = x->t->top[at + i];

@@ -3,8 +3,8 @@
  * tiers share it: with vdpbf16ps where the file is compiled for it, else with two fma in its order
  * while the processor is told to flush denormals.
  *
- * What is flushed stands between tg_pairs_begin and tg_pairs_end, reads its input from memory and
- * leaves its results there, so that no other operation can be moved in or out. */
+ * Code that flushes denormals stands between tg_pairs_begin and tg_pairs_end, reads its input from
+ * memory and leaves its results there, so that no other operation can be moved in or out. */
 #ifndef TG_KERNEL_AVX2_ATTEND_BF16_H
 #define TG_KERNEL_AVX2_ATTEND_BF16_H
 
@@ -117,7 +117,7 @@ TG_INLINE void tg_pair_score(const tg_pass *x, int n, int64_t r, int n_regs)
 }
 
 /* All ones in the halves of a lane whose key of the pair query j sees. */
-TG_INLINE uint32_t tg_pair_seen(const tg_pass *x, int j, int32_t key)
+TG_INLINE uint32_t tg_pair_visible(const tg_pass *x, int j, int32_t key)
 {
     uint32_t even = key >= x->first[j] && key <= x->last[j] ? 0xffff : 0;
     uint32_t odd = key + 1 >= x->first[j] && key + 1 <= x->last[j] ? 0xffff0000 : 0;
@@ -136,7 +136,7 @@ TG_INLINE void tg_pair_add_keys(const tg_pass *x, tg_pass_dims z, bool is_edge, 
         for (int r = 0; r < z.n_regs; r++)
             v[r] = tg_v16_load((const float *)x->v + at + 16 * r, z.lanes);
         for (int j = 0; j < z.n; j++) {
-            uint32_t seen = is_edge ? tg_pair_seen(x, j, 2 * pair) : 0xffffffff;
+            uint32_t seen = is_edge ? tg_pair_visible(x, j, 2 * pair) : 0xffffffff;
             if (is_edge && seen == 0) continue;
             tg_v16 p = tg_pair_set(x->t->pair[j] + 2 * pair);
             tg_v16 mask = tg_v16_set(tg_f32_from_bits(seen));

@@ -162,7 +162,7 @@ TG_INLINE __m256i tg_get_second(__m256i pairs)
 /* ---- steps of the chains that are the same for few and many tokens */
 
 /* Two planes: each sixteenth is a step of its own (contract 6). */
-TG_INLINE __m256 tg_step_wide16(__m256i first, __m256i second, __m256i sc, __m256 ds, __m256 acc)
+TG_INLINE __m256 tg_step_outlier16(__m256i first, __m256i second, __m256i sc, __m256 ds, __m256 acc)
 {
     __m256 f = _mm256_mul_ps(_mm256_cvtepi32_ps(first), _mm256_cvtepi32_ps(tg_get_first(sc)));
     __m256 s = _mm256_mul_ps(_mm256_cvtepi32_ps(second), _mm256_cvtepi32_ps(tg_get_second(sc)));
@@ -170,7 +170,7 @@ TG_INLINE __m256 tg_step_wide16(__m256i first, __m256i second, __m256i sc, __m25
 }
 
 /* The minimum of two planes, whose sums are beyond int16. */
-TG_INLINE __m256 tg_min_wide16(__m256i mn, int32_t first, int32_t second, __m256 ms, __m256 min)
+TG_INLINE __m256 tg_min_outlier16(__m256i mn, int32_t first, int32_t second, __m256 ms, __m256 min)
 {
     __m256i i = _mm256_mullo_epi32(tg_get_first(mn), _mm256_set1_epi32(first));
     i = _mm256_add_epi32(i, _mm256_mullo_epi32(tg_get_second(mn), _mm256_set1_epi32(second)));

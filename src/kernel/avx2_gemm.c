@@ -23,13 +23,13 @@ enum {
 
 enum { WEAVE_BYTES = 440 * 1024 };
 
-typedef struct many_scratch {
+typedef struct gemm_scratch {
     tg_gemm_weights w[SLAB_GROUPS];
     tg_gemm_chains c[MAX_SETS];
     _Alignas(64) char interleaved[WEAVE_BYTES];
-} many_scratch;
+} gemm_scratch;
 
-_Static_assert(sizeof(many_scratch) <= TG_MATMUL_SCRATCH_BYTES,
+_Static_assert(sizeof(gemm_scratch) <= TG_MATMUL_SCRATCH_BYTES,
                "the scratch of matmul is too small");
 
 static tg_sum_kind get_kind(const tg_layout_form *f, bool is_dot)
@@ -91,8 +91,8 @@ TG_INLINE int32_t fold_pairs(__m128i s)
     return _mm_cvtsi128_si32(_mm_add_epi16(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-static void weave_sums(tg_gemm_inputs *to, int j, const tg_layout_form *f, bool is_dot,
-                       const int8_t *codes, int32_t sum, int32_t half)
+static void interleave_sums(tg_gemm_inputs *to, int j, const tg_layout_form *f, bool is_dot,
+                            const int8_t *codes, int32_t sum, int32_t half)
 {
     int centre = get_centre(f);
     uint32_t both = ((uint32_t)half & 0xffff) | (uint32_t)(sum - half) << 16;
@@ -110,15 +110,15 @@ static void weave_sums(tg_gemm_inputs *to, int j, const tg_layout_form *f, bool 
 }
 
 /* The tokens of a block as the sums want them. */
-typedef struct weave {
+typedef struct interleave {
     const tg_layout_form *form;
     const tg_a8 *x;
     int64_t n_groups;
     bool is_dot, is_words, needs_sums;
-} weave;
+} interleave;
 
 /* Tokens [token, token + n). Returns what follows. */
-static const tg_gemm_inputs *weave_set(void *memory, const weave *k, int32_t token, int n)
+static const tg_gemm_inputs *interleave_set(void *memory, const interleave *k, int32_t token, int n)
 {
     const tg_layout_form *f = k->form;
     tg_a8 rows[SET];
@@ -138,7 +138,7 @@ static const tg_gemm_inputs *weave_set(void *memory, const weave *k, int32_t tok
             to->ssum[j] = r->ssum[g];
             to->first[j] = f->is_per16 ? half : sum;
             to->second[j] = sum - half;
-            if (!lo[j] && k->needs_sums) weave_sums(to, j, f, k->is_dot, hi[j], sum, half);
+            if (!lo[j] && k->needs_sums) interleave_sums(to, j, f, k->is_dot, hi[j], sum, half);
         }
         store_plane(to->x, hi, k->is_words);
         if (lo[0])
@@ -248,15 +248,15 @@ static void add_minima(const tg_gemm_work *k, const tg_gemm_inputs *x, tg_gemm_c
 static void add_minima16(const tg_gemm_work *k, const tg_gemm_inputs *x, tg_gemm_chains *c)
 {
     for (int g = 0; g < k->n_groups; g++) {
-        bool is_wide = tg_a8_low(k->x, k->group + g) != NULL;
+        bool is_outlier = tg_a8_low(k->x, k->group + g) != NULL;
         for (int h = 0; h < HALVES; h++) {
             __m256 m = _mm256_load_ps(k->w[g].m[h]);
             __m256i mn = tg_gemm_load(k->w[g].pairs[1][h]);
             for (int j = 0; j < SET; j++) {
                 __m256 ms = _mm256_mul_ps(m, _mm256_set1_ps(x->scale[j]));
                 __m256 min = _mm256_load_ps(c->min[j][h]);
-                if (is_wide) {
-                    min = tg_min_wide16(mn, x->first[j], x->second[j], ms, min);
+                if (is_outlier) {
+                    min = tg_min_outlier16(mn, x->first[j], x->second[j], ms, min);
                 } else {
                     __m256i i = _mm256_madd_epi16(mn, _mm256_set1_epi32(x->back[j]));
                     min = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), ms, min);
@@ -264,7 +264,7 @@ static void add_minima16(const tg_gemm_work *k, const tg_gemm_inputs *x, tg_gemm
                 _mm256_store_ps(c->min[j][h], min);
             }
         }
-        x = tg_gemm_next(x, false, is_wide);
+        x = tg_gemm_next(x, false, is_outlier);
     }
 }
 
@@ -276,7 +276,7 @@ TG_GEMM_INSTANCES(moved, MOVED)
 TG_GEMM_INSTANCES(per16, PER16)
 TG_GEMM_INSTANCES(words, WORDS)
 
-const tg_gemm_sums tg_avx2_many_sums = {
+const tg_gemm_sums tg_avx2_gemm_sums = {
     .multiply = {[TG_SUM_PLAIN] = {plain_3, plain_6},
                  [TG_SUM_CENTRED] = {centred_3, centred_6},
                  [TG_SUM_MOVED] = {moved_3, moved_6},
@@ -307,7 +307,7 @@ static void store_set(const tg_matmul *m, bool has_min, const tg_gemm_chains *c,
 /* A set is stored as soon as its last slab is done, so that the stores, which miss, drain behind
  * the next set's products. */
 static void multiply_tile(const tg_matmul *m, tg_layout l, const tg_gemm_sums *sums,
-                          many_scratch *s, block *b, int32_t tile)
+                          gemm_scratch *s, block *b, int32_t tile)
 {
     const tg_layout_form *f = &tg_layout_forms[l];
     const uint8_t *w = m->w + (size_t)tile * m->tile_stride;
@@ -336,8 +336,8 @@ static void multiply_tile(const tg_matmul *m, tg_layout l, const tg_gemm_sums *s
 bool tg_avx2_matmul_gemm(const tg_matmul *m, tg_layout l, const tg_gemm_sums *sums)
 {
     const tg_layout_form *f = &tg_layout_forms[l];
-    many_scratch *s = m->scratch;
-    weave k = {.form = f, .x = m->a8, .is_dot = sums->is_dot};
+    gemm_scratch *s = m->scratch;
+    interleave k = {.form = f, .x = m->a8, .is_dot = sums->is_dot};
     k.is_words = get_kind(f, k.is_dot) == TG_SUM_WORDS;
     k.needs_sums = !k.is_words && get_kind(f, k.is_dot) != TG_SUM_PLAIN;
     k.n_groups = tg_layout_padded_cols(l, m->n_cols) / TG_GROUP_COLS;
@@ -353,7 +353,7 @@ bool tg_avx2_matmul_gemm(const tg_matmul *m, tg_layout l, const tg_gemm_sums *su
         for (int32_t i = 0; i < b.n_sets; i++) {
             int n = TG_MIN(b.n_tokens - SET * i, (int32_t)SET);
             b.start[i] = at;
-            const tg_gemm_inputs *end = weave_set(at, &k, b.from + SET * i, n);
+            const tg_gemm_inputs *end = interleave_set(at, &k, b.from + SET * i, n);
             at = (char *)at + ((const char *)end - (const char *)at);
         }
         for (int32_t tile = 0; tile < m->n_tiles; tile++)

@@ -61,9 +61,10 @@ TG_INLINE size_t tg_gemm_plane_bytes(bool is_words)
     return (is_words ? 2 : 1) * sizeof(int32_t[TG_AVX2_OPERANDS][TG_SET]);
 }
 
-TG_INLINE const tg_gemm_inputs *tg_gemm_next(const tg_gemm_inputs *x, bool is_words, bool is_wide)
+TG_INLINE const tg_gemm_inputs *tg_gemm_next(const tg_gemm_inputs *x, bool is_words,
+                                             bool is_outlier)
 {
-    size_t n = sizeof *x + (is_wide ? 2 : 1) * tg_gemm_plane_bytes(is_words);
+    size_t n = sizeof *x + (is_outlier ? 2 : 1) * tg_gemm_plane_bytes(is_words);
     return (const tg_gemm_inputs *)(const void *)((const char *)x + n);
 }
 
@@ -284,8 +285,8 @@ TG_INLINE void tg_gemm_step_narrow(const tg_gemm_weights *w, const tg_gemm_input
 }
 
 /* The chain of the scaled sums; all six tokens, for absent ones repeat the last. */
-static TG_NOINLINE void tg_gemm_step_wide(const tg_gemm_weights *w, const tg_gemm_inputs *x,
-                                          const tg_layout_form *f, tg_gemm_chains *c)
+static TG_NOINLINE void tg_gemm_step_outlier(const tg_gemm_weights *w, const tg_gemm_inputs *x,
+                                             const tg_layout_form *f, tg_gemm_chains *c)
 {
     __m256i first[TG_AVX2_HALVES][TG_SET], second[TG_AVX2_HALVES][TG_SET];
     if (f->is_per16) {
@@ -300,8 +301,8 @@ static TG_NOINLINE void tg_gemm_step_wide(const tg_gemm_weights *w, const tg_gem
             __m256 ds = _mm256_mul_ps(_mm256_load_ps(w->d[h]), scale);
             __m256 acc = _mm256_load_ps(c->acc[j][h]);
             if (f->is_per16)
-                acc = tg_step_wide16(first[h][j], second[h][j], tg_gemm_load(w->pairs[0][h]), ds,
-                                     acc);
+                acc = tg_step_outlier16(first[h][j], second[h][j], tg_gemm_load(w->pairs[0][h]), ds,
+                                        acc);
             else
                 acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(first[h][j]), ds, acc);
             _mm256_store_ps(c->acc[j][h], acc);
@@ -323,12 +324,12 @@ TG_INLINE const tg_gemm_inputs *tg_gemm_multiply(const tg_gemm_work *k, const tg
                                                  int n, tg_sum_kind kind, tg_gemm_chains *c)
 {
     for (int g = 0; g < k->n_groups; g++) {
-        bool is_wide = tg_a8_low(k->x, k->group + g) != NULL;
-        if (is_wide)
-            tg_gemm_step_wide(k->w + g, x, k->form, c);
+        bool is_outlier = tg_a8_low(k->x, k->group + g) != NULL;
+        if (is_outlier)
+            tg_gemm_step_outlier(k->w + g, x, k->form, c);
         else
             tg_gemm_step_narrow(k->w + g, x, n, kind, c);
-        x = tg_gemm_next(x, kind == TG_SUM_WORDS, is_wide);
+        x = tg_gemm_next(x, kind == TG_SUM_WORDS, is_outlier);
     }
     return x;
 }

@@ -297,8 +297,8 @@ TG_INLINE void tg_gemv_step_narrow16(tg_layout l, const tg_gemv_group *k, const 
 }
 
 /* A group with two planes, token after token. */
-TG_INLINE void tg_gemv_step_wide(tg_layout l, const tg_gemv_group *k, const tg_gemv_rows *x, int n,
-                                 tg_gemv_chains *c)
+TG_INLINE void tg_gemv_step_outlier(tg_layout l, const tg_gemv_group *k, const tg_gemv_rows *x,
+                                    int n, tg_gemv_chains *c)
 {
     const tg_layout_form *f = &tg_layout_forms[l];
     for (int j = 0; j < n; j++) {
@@ -315,7 +315,7 @@ TG_INLINE void tg_gemv_step_wide(tg_layout l, const tg_gemv_group *k, const tg_g
                 c[j].acc[h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(first[h]), ds, c[j].acc[h]);
             } else {
                 __m256i sc = tg_load_pairs(l, k->part + f->sc, k->g, h, 0, 1);
-                c[j].acc[h] = tg_step_wide16(first[h], second[h], sc, ds, c[j].acc[h]);
+                c[j].acc[h] = tg_step_outlier16(first[h], second[h], sc, ds, c[j].acc[h]);
             }
             if (!tg_form_has_min(l)) continue;
             __m256 m = tg_load_m(l, k->head, k->part, k->g, h);
@@ -324,7 +324,7 @@ TG_INLINE void tg_gemv_step_wide(tg_layout l, const tg_gemv_group *k, const tg_g
             } else {
                 __m256i mn = tg_load_pairs(l, k->part + f->mn, k->g, h, 0, 1);
                 __m256 ms = _mm256_mul_ps(m, scale);
-                c[j].min[h] = tg_min_wide16(mn, half, sum - half, ms, c[j].min[h]);
+                c[j].min[h] = tg_min_outlier16(mn, half, sum - half, ms, c[j].min[h]);
             }
         }
     }
@@ -333,9 +333,9 @@ TG_INLINE void tg_gemv_step_wide(tg_layout l, const tg_gemv_group *k, const tg_g
 /* ---- tiles */
 
 /* The group by value: what is pointed to would have to be in memory for the other steps too. */
-typedef void tg_gemv_wide_fn(tg_gemv_group k, const tg_gemv_rows *x, int n, tg_gemv_chains *c);
+typedef void tg_gemv_outlier_fn(tg_gemv_group k, const tg_gemv_rows *x, int n, tg_gemv_chains *c);
 
-TG_INLINE void tg_gemv_multiply_tile(const tg_matmul *m, tg_layout l, tg_gemv_wide_fn *wide,
+TG_INLINE void tg_gemv_multiply_tile(const tg_matmul *m, tg_layout l, tg_gemv_outlier_fn *outlier,
                                      int32_t tile, const tg_gemv_rows *x, int n, tg_gemv_chains *c)
 {
     const uint8_t *w = m->w + (size_t)tile * m->tile_stride;
@@ -348,7 +348,7 @@ TG_INLINE void tg_gemv_multiply_tile(const tg_matmul *m, tg_layout l, tg_gemv_wi
         for (int g = 0; g < 2; g++) {
             const tg_gemv_group k = {.head = head, .part = part, .g = g, .at = 2 * p + g};
             if (tg_a8_low(&x->x[0], k.at))
-                wide(k, x, n, c);
+                outlier(k, x, n, c);
             else if (tg_layout_forms[l].is_per16)
                 tg_gemv_step_narrow16(l, &k, x, n, c);
             else
@@ -358,7 +358,7 @@ TG_INLINE void tg_gemv_multiply_tile(const tg_matmul *m, tg_layout l, tg_gemv_wi
 }
 
 /* `n` is the instance's width, at least n_tokens. */
-TG_INLINE void tg_gemv_multiply(const tg_matmul *m, tg_layout l, tg_gemv_wide_fn *wide,
+TG_INLINE void tg_gemv_multiply(const tg_matmul *m, tg_layout l, tg_gemv_outlier_fn *outlier,
                                 int32_t token, int32_t n, int width)
 {
     tg_gemv_rows x;
@@ -366,7 +366,7 @@ TG_INLINE void tg_gemv_multiply(const tg_matmul *m, tg_layout l, tg_gemv_wide_fn
     for (int32_t j = 0; j < width; j++)
         x.x[j] = tg_a8_from(m->a8, token + TG_MIN(j, n - 1));
     for (int32_t tile = 0; tile < m->n_tiles; tile++) {
-        tg_gemv_multiply_tile(m, l, wide, tile, &x, width, c);
+        tg_gemv_multiply_tile(m, l, outlier, tile, &x, width, c);
         for (int32_t j = 0; j < width && j < n; j++)
             for (int h = 0; h < TG_AVX2_HALVES; h++) {
                 __m256 dot = c[j].acc[h];
@@ -376,18 +376,18 @@ TG_INLINE void tg_gemv_multiply(const tg_matmul *m, tg_layout l, tg_gemv_wide_fn
     }
 }
 
-TG_INLINE void tg_gemv_matmul(const tg_matmul *m, tg_layout l, tg_gemv_wide_fn *wide,
+TG_INLINE void tg_gemv_matmul(const tg_matmul *m, tg_layout l, tg_gemv_outlier_fn *outlier,
                               const tg_gemm_sums *gemm)
 {
     if (m->n_tokens >= TG_GEMV_MANY && tg_avx2_matmul_gemm(m, l, gemm)) return;
     for (int32_t t = 0; t < m->n_tokens; t += TG_GEMV_MAX) {
         int32_t n = TG_MIN(m->n_tokens - t, (int32_t)TG_GEMV_MAX);
         switch (n) {
-        case 1: tg_gemv_multiply(m, l, wide, t, n, 1); break;
-        case 2: tg_gemv_multiply(m, l, wide, t, n, 2); break;
-        case 3: tg_gemv_multiply(m, l, wide, t, n, 3); break;
-        case 4: tg_gemv_multiply(m, l, wide, t, n, 4); break;
-        default: tg_gemv_multiply(m, l, wide, t, n, 6); break;
+        case 1: tg_gemv_multiply(m, l, outlier, t, n, 1); break;
+        case 2: tg_gemv_multiply(m, l, outlier, t, n, 2); break;
+        case 3: tg_gemv_multiply(m, l, outlier, t, n, 3); break;
+        case 4: tg_gemv_multiply(m, l, outlier, t, n, 4); break;
+        default: tg_gemv_multiply(m, l, outlier, t, n, 6); break;
         }
     }
 }
@@ -395,14 +395,14 @@ TG_INLINE void tg_gemv_matmul(const tg_matmul *m, tg_layout l, tg_gemv_wide_fn *
 /* ---- one entry per layout */
 
 #define TG_GEMV_ENTRY(name, NAME, many)                                                            \
-    static TG_NOINLINE void wide_##name(tg_gemv_group k, const tg_gemv_rows *x, int n,             \
-                                        tg_gemv_chains *c)                                         \
+    static TG_NOINLINE void outlier_##name(tg_gemv_group k, const tg_gemv_rows *x, int n,          \
+                                           tg_gemv_chains *c)                                      \
     {                                                                                              \
-        tg_gemv_step_wide(TG_LAYOUT_##NAME, &k, x, n, c);                                          \
+        tg_gemv_step_outlier(TG_LAYOUT_##NAME, &k, x, n, c);                                       \
     }                                                                                              \
     static void matmul_##name(const tg_matmul *m)                                                  \
     {                                                                                              \
-        tg_gemv_matmul(m, TG_LAYOUT_##NAME, wide_##name, many);                                    \
+        tg_gemv_matmul(m, TG_LAYOUT_##NAME, outlier_##name, many);                                 \
     }
 #define TG_GEMV_POINTER(name, NAME) [TG_LAYOUT_##NAME] = matmul_##name,
 

@@ -3,7 +3,7 @@
  * avx2_gemv.h's. */
 #include "kernel/avx2_gemv.h"
 
-#define ENTRY(name, NAME) TG_GEMV_ENTRY(name, NAME, &tg_avx2_many_sums)
+#define ENTRY(name, NAME) TG_GEMV_ENTRY(name, NAME, &tg_avx2_gemm_sums)
 
 TG_EACH_FORM(ENTRY)
 

@@ -48,7 +48,7 @@ enum { TG_EXP_SIDE = 8 };
 
 /* Contract 4 for n <= TG_EXP_SIDE registers, which take the same steps together: one after the
  * other they fill the scheduler with operations that wait for each other. Per register 15 cycles
- * one by one, 13 in fours, 11.5 in eights, of which 10 multiply (Zen 4; a masked move would be one
+ * one by one, 13 in fours, 11.5 in eights (10 multiply; Zen 4; a masked move would be one
  * more). A NaN passes the minimum (second operand), and converts to an exponent of 0. */
 TG_INLINE void tg_exp_each(__m512 *x, int n)
 {
@@ -114,12 +114,12 @@ TG_INLINE void tg_v16_store(float *p, int64_t n, tg_v16 v)
 }
 
 /* As the avx2 tier has them for any n. */
-TG_INLINE tg_v16 tg_v16_load_few(const float *p, int64_t n)
+TG_INLINE tg_v16 tg_v16_load_first(const float *p, int64_t n)
 {
     return tg_v16_load(p, n);
 }
 
-TG_INLINE void tg_v16_store_few(float *p, int64_t n, tg_v16 v)
+TG_INLINE void tg_v16_store_first(float *p, int64_t n, tg_v16 v)
 {
     tg_v16_store(p, n, v);
 }

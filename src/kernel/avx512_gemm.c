@@ -7,10 +7,10 @@
  * while all sets pass: 8 integer sums, 8 chains and 8 chains of minima are registers. The chains
  * wait in memory between slabs, so their order is the contract's, whatever SLAB_GROUPS is.
  *
- * What bounds the loop are the units that multiply, one 512-bit operation a cycle (Zen 4), while as
+ * The loop is bound by the units that multiply, one 512-bit operation a cycle (Zen 4), while as
  * many others only add. A group of a token takes 8 dot products, the scale and a step of each
  * chain: 11 multiplications. By pairs (kernel.h, tg_a8_top) 4 dot products and 8 additions take the
- * place of the 8: 7 multiplications, and 17 operations of any kind, of which two end in a cycle.
+ * place of the 8: 7 multiplications, and 17 operations of any kind, two of them in a cycle.
  * G products a second of Q4_1 at 3.7 GHz: 170 and 223 if nothing else were in the way, 162 and 200
  * with slabs that stay. With 3 of 4 pairs, which would use all units alike, 190: an addition may go
  * to a unit that multiplies. A group of two planes is multiplied singly.
@@ -30,7 +30,7 @@ enum {
 };
 
 /* A group of a tile, unpacked: operands as they are or, for pairs, even ones + top and odd ones -
- * rest; then lines of 16 floats or int32. What a layout has not takes no room. */
+ * rest; then lines of 16 floats or int32. Parts that a layout lacks take no room. */
 typedef enum line {
     LINE_D = OPERANDS,
     LINE_M,        /* layouts with a minimum */
@@ -47,13 +47,13 @@ enum { NUMBER_FIRST = NUMBER_START, NUMBER_SECOND = NUMBER_SSUM };
 
 enum { GROUP_INTS = N_NUMBERS * SET, NUMBERS_BYTES = 440 * 1024 };
 
-typedef struct many_scratch {
+typedef struct gemm_scratch {
     uint8_t weights[SLAB_GROUPS * MAX_LINES * 64];
     float chains[MAX_SETS][2][SET][16];
     int32_t numbers[NUMBERS_BYTES / 4]; /* [set][group][N_NUMBERS][SET] */
-} many_scratch;
+} gemm_scratch;
 
-_Static_assert(sizeof(many_scratch) <= TG_MATMUL_SCRATCH_BYTES, "the kernels' scratch");
+_Static_assert(sizeof(gemm_scratch) <= TG_MATMUL_SCRATCH_BYTES, "the kernels' scratch");
 
 /* How a layout is multiplied, a constant in every instance. */
 typedef struct way {
@@ -177,7 +177,8 @@ TG_INLINE __m256i load_numbers(way y, const tg_a8 *x, int64_t at, int which)
 }
 
 /* The numbers of n tokens from `token` on; rows hold whole eights of groups (kernel.h). */
-TG_INLINE void weave(int32_t *to, way y, const tg_a8 *x, int64_t n_groups, int32_t token, int n)
+TG_INLINE void interleave(int32_t *to, way y, const tg_a8 *x, int64_t n_groups, int32_t token,
+                          int n)
 {
     int64_t stride = x->padded / TG_GROUP_COLS;
     for (int64_t g = 0; g < n_groups; g += 8, to += 8 * GROUP_INTS)
@@ -313,14 +314,14 @@ TG_INLINE void step_min(way y, const uint8_t *w, const int32_t *x, int n, __m512
 TG_INLINE void step16(way y, const job *b, int64_t group, const uint8_t *w, const int32_t *x,
                       const int8_t *const *codes, int n, __m512 acc[SET])
 {
-    bool is_wide = is_outlier_group(b->m->a8->outliers, group);
+    bool is_outlier = is_outlier_group(b->m->a8->outliers, group);
     __m512i i[SET];
     __m512 part[2][SET];
     TG_UNROLL
     for (int half = 0; half < 2; half++) {
         int from = half * OPERANDS / 2, to = from + OPERANDS / 2;
         __m512 sc = _mm512_load_ps(w + 64 * (line_at(y, LINE_SC) + half));
-        if (is_wide) {
+        if (is_outlier) {
             sum_planes(b, group, from, to, w, codes, n, i);
         } else {
             TG_UNROLL
@@ -338,7 +339,7 @@ TG_INLINE void step16(way y, const job *b, int64_t group, const uint8_t *w, cons
     TG_UNROLL
     for (int j = 0; j < n; j++) {
         __m512 ds = _mm512_mul_ps(d, load_factor(x, NUMBER_SCALE, j));
-        if (is_wide) {
+        if (is_outlier) {
             acc[j] = _mm512_fmadd_ps(part[0][j], ds, acc[j]);
             acc[j] = _mm512_fmadd_ps(part[1][j], ds, acc[j]);
         } else { /* below 2^24: exact in float */
@@ -407,7 +408,7 @@ typedef struct instances {
     way way;
     multiply_fn *multiply[SET + 1]; /* by tokens, from 5 on */
     void (*unpack)(uint8_t *w, const uint8_t *tile, int64_t from, int64_t to, const tg_a8 *x);
-    void (*weave)(int32_t *to, const tg_a8 *x, int64_t n_groups, int32_t token, int n);
+    void (*interleave)(int32_t *to, const tg_a8 *x, int64_t n_groups, int32_t token, int n);
 } instances;
 
 /* Set `set` of all tokens begins here; sets are of nearly equal size. */
@@ -429,13 +430,13 @@ static void ask_for_slab(const tg_matmul *m, tg_layout l, int32_t tile, int64_t 
 /* All tiles times the tokens of sets [from, to). */
 static void multiply_block(const tg_matmul *m, const instances *of, int64_t from, int64_t to)
 {
-    many_scratch *s = m->scratch;
+    gemm_scratch *s = m->scratch;
     int64_t n_groups = tg_layout_padded_cols(of->way.l, m->n_cols) / TG_GROUP_COLS;
     int64_t set_ints = (int64_t)tg_align_up((size_t)n_groups, 8) * GROUP_INTS;
     int64_t n_parts = n_groups / 2, n_slabs = tg_div_up(n_groups, SLAB_GROUPS);
     for (int64_t i = from; i < to; i++)
-        of->weave(s->numbers + (i - from) * set_ints, m->a8, n_groups, first_of(m, i),
-                  first_of(m, i + 1) - first_of(m, i));
+        of->interleave(s->numbers + (i - from) * set_ints, m->a8, n_groups, first_of(m, i),
+                       first_of(m, i + 1) - first_of(m, i));
     for (int32_t tile = 0; tile < m->n_tiles; tile++)
         for (int64_t slab = 0; slab < n_slabs; slab++) {
             job b = {.m = m,
@@ -487,24 +488,24 @@ static void multiply_blocks(const tg_matmul *m, const instances *of)
     {                                                                                              \
         unpack(w, (way){TG_LAYOUT_##NAME, by_pairs}, tile, from, to, x);                           \
     }                                                                                              \
-    static void weave_##kind##_##name(int32_t *to, const tg_a8 *x, int64_t n_groups,               \
-                                      int32_t token, int n)                                        \
+    static void interleave_##kind##_##name(int32_t *to, const tg_a8 *x, int64_t n_groups,          \
+                                           int32_t token, int n)                                   \
     {                                                                                              \
-        weave(to, (way){TG_LAYOUT_##NAME, by_pairs}, x, n_groups, token, n);                       \
+        interleave(to, (way){TG_LAYOUT_##NAME, by_pairs}, x, n_groups, token, n);                  \
     }                                                                                              \
-    static void many_##kind##_##name(const tg_matmul *m)                                           \
+    static void gemm_##kind##_##name(const tg_matmul *m)                                           \
     {                                                                                              \
         static const instances of = {                                                              \
             {TG_LAYOUT_##NAME, by_pairs},                                                          \
             {[5] = kind##_##name##_5, kind##_##name##_6, kind##_##name##_7, kind##_##name##_8},    \
             unpack_##kind##_##name,                                                                \
-            weave_##kind##_##name};                                                                \
+            interleave_##kind##_##name};                                                           \
         multiply_blocks(m, &of);                                                                   \
     }
 #define SINGLY(name, NAME)       INSTANCES(singly, false, name, NAME)
 #define BY_PAIRS(name, NAME)     INSTANCES(by_pairs, true, name, NAME)
-#define SINGLY_ROW(name, NAME)   [TG_LAYOUT_##NAME] = many_singly_##name,
-#define BY_PAIRS_ROW(name, NAME) [TG_LAYOUT_##NAME] = many_by_pairs_##name,
+#define SINGLY_ROW(name, NAME)   [TG_LAYOUT_##NAME] = gemm_singly_##name,
+#define BY_PAIRS_ROW(name, NAME) [TG_LAYOUT_##NAME] = gemm_by_pairs_##name,
 
 TG_EACH_FORM(SINGLY)
 SHORT(BY_PAIRS)

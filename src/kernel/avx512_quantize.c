@@ -140,20 +140,20 @@ static int32_t sum_ints(__m512i v, __mmask16 has_codes)
 /* A outlier group, or one whose numbers are not finite. */
 static void code_one(const tg_a8 *out, int64_t g, const batch *b, const float *x, int i)
 {
-    bool is_wide = out->n_outliers > 0 && out->outliers[g] >= 0;
+    bool is_outlier = out->n_outliers > 0 && out->outliers[g] >= 0;
     __mmask16 keep = b->is_number >> i & 1 ? 0xffff : 0;
     __m512 inv = _mm512_set1_ps(b->inv[i]);
     __m512i u = _mm512_maskz_mov_epi32(keep, to_ints(x + GROUP * i, inv));
     __m512i v = _mm512_maskz_mov_epi32(keep, to_ints(x + GROUP * i + 16, inv));
     int32_t first = sum_ints(u, keep), sum = first + sum_ints(v, keep);
     __m128i *hi = (__m128i *)(void *)(out->hi + GROUP * g);
-    if (is_wide) { /* v - 256 hi in -128..127 is the low byte of v, read as signed */
+    if (is_outlier) { /* v - 256 hi in -128..127 is the low byte of v, read as signed */
         __m128i *lo = (__m128i *)(void *)(out->lo + GROUP * (int64_t)out->outliers[g]);
         _mm_storeu_si128(lo, _mm512_cvtepi32_epi8(u));
         _mm_storeu_si128(lo + 1, _mm512_cvtepi32_epi8(v));
     }
-    _mm_storeu_si128(hi, is_wide ? high_bytes(u) : _mm512_cvtepi32_epi8(u));
-    _mm_storeu_si128(hi + 1, is_wide ? high_bytes(v) : _mm512_cvtepi32_epi8(v));
+    _mm_storeu_si128(hi, is_outlier ? high_bytes(u) : _mm512_cvtepi32_epi8(u));
+    _mm_storeu_si128(hi + 1, is_outlier ? high_bytes(v) : _mm512_cvtepi32_epi8(v));
     if (out->pair) out->pair[g] = 0;
     out->half[g] = first;
     out->sum[g] = sum;

@@ -24,15 +24,15 @@ static bool scale_group(const float *x, int n, float top, float *scale, float *i
 static void quantize_group(const tg_a8 *out, int64_t g, const float *x, int n)
 {
     int place = out->outliers ? out->outliers[g] : -1; /* of the group in the second plane */
-    bool is_wide = place >= 0;
+    bool is_outlier = place >= 0;
     float scale, inv = 0;
     int32_t sum = 0, half = 0;
-    bool has_codes = scale_group(x, n, is_wide ? 32512.0f : (float)out->top, &scale, &inv);
+    bool has_codes = scale_group(x, n, is_outlier ? 32512.0f : (float)out->top, &scale, &inv);
     for (int i = 0; i < TG_GROUP_COLS; i++) {
         int32_t v = has_codes && i < n ? (int32_t)rintf(x[i] * inv) : 0;
-        int32_t hi = is_wide ? (v + 128) >> 8 : v;
+        int32_t hi = is_outlier ? (v + 128) >> 8 : v;
         out->hi[g * TG_GROUP_COLS + i] = (int8_t)hi;
-        if (is_wide) out->lo[place * TG_GROUP_COLS + i] = (int8_t)(v - 256 * hi);
+        if (is_outlier) out->lo[place * TG_GROUP_COLS + i] = (int8_t)(v - 256 * hi);
         sum += v;
         if (i < TG_GROUP_COLS / 2) half += v;
     }
@@ -41,7 +41,7 @@ static void quantize_group(const tg_a8 *out, int64_t g, const float *x, int n)
     out->sum[g] = sum;
     out->half[g] = half;
     if (out->pair)
-        out->pair[g] = is_wide ? 0 : tg_a8_sum_pairs(out->hi + g * TG_GROUP_COLS, out->top);
+        out->pair[g] = is_outlier ? 0 : tg_a8_sum_pairs(out->hi + g * TG_GROUP_COLS, out->top);
 }
 
 static void quantize(const tg_a8 *out, const float *x, int32_t n)

@@ -212,7 +212,7 @@ static float score_q8(const tg_attend *a, int query, size_t j)
     return dot;
 }
 
-/* o += p V where V has codes and one scale a key, `code` and `scale` of which read it. */
+/* o += p V where V has codes and one scale a key, which `code` and `scale` read. */
 typedef int32_t load_code_fn(const void *v, size_t n, size_t j, size_t d);
 typedef float load_scale_fn(const void *v, size_t n, size_t j);
 

@@ -39,7 +39,7 @@ void tg_sample_adjust_row(float *logits, const tg_sample_params *p, const tg_sam
     for (int32_t i = 0; i < p->n_adjust; i++) {
         const tg_sample_adjust *a = &adjust[p->adjust_at + i];
         float l = logits[a->id] + a->bias;
-        if (a->is_seen && p->repeat_penalty != 0 && p->repeat_penalty != 1)
+        if (a->is_counted && p->repeat_penalty != 0 && p->repeat_penalty != 1)
             l = l > 0 ? l / p->repeat_penalty : l * p->repeat_penalty;
         if (a->n_completion > 0) {
             l = l - p->presence;

@@ -170,7 +170,7 @@ tg_status tg_hparams_read_act(tg_hparams *h, tg_config *c, const char *key, cons
     TG_TRY(tg_config_get_str(c, key, &name, &is_present, e));
     for (size_t i = 0; i < TG_COUNT(acts); i++) {
         if (!tg_str_is(name, acts[i].name)) continue;
-        h->act = acts[i].act;
+        h->act = (int32_t)acts[i].act;
         return TG_OK;
     }
     return tg_fail(e, TG_E_UNSUPPORTED,

@@ -60,7 +60,7 @@ void tg_token_counts_add(tg_token_counts *s, int32_t id, bool is_completion)
     if (low == s->n || x->id != id) {
         TG_ASSERT(s->n < s->room);
         memmove(x + 1, x, (size_t)(s->n - low) * sizeof *x);
-        *x = (tg_sample_adjust){.id = id, .is_seen = 1};
+        *x = (tg_sample_adjust){.id = id, .is_counted = 1};
         s->n++;
     }
     x->n_completion += is_completion;

@@ -10,7 +10,9 @@
  *
  * A failure happens once; memory is refused from the n-th call on, as a full machine does. Writing
  * to standard error does not fail. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -106,13 +106,13 @@ static int16_t next_code_q16(check *c, int32_t top, mood how)
 
 /* One element of K or V, or what may lie where nobody looks; `top` is the largest code of q16. */
 static void put_element(check *c, tg_kv_type type, uint8_t *half, size_t i, int32_t top, mood how,
-                        bool is_seen)
+                        bool is_counted)
 {
     float x = NAN;
     uint16_t h = type == TG_KV_F16 ? 0x7e01 : 0xff81;
     uint8_t code = (uint8_t)next_u32(c);
     int16_t wide = (int16_t)next_u32(c);
-    if (is_seen) {
+    if (is_counted) {
         wide = next_code_q16(c, top, how);
         fill_floats(c, &x, 1, how);
         h = type == TG_KV_F16 ? next_scale(c) : next_bf16(c, how);
@@ -129,11 +129,11 @@ static void put_element(check *c, tg_kv_type type, uint8_t *half, size_t i, int3
 
 /* Scale i of the half that begins at `half`, behind `at` bytes. */
 static void put_scale(check *c, tg_kv_type type, uint8_t *half, size_t at, size_t i, mood how,
-                      bool is_seen)
+                      bool is_counted)
 {
-    uint16_t scale = is_seen ? next_code_scale(c, how) : 0x7e00;
+    uint16_t scale = is_counted ? next_code_scale(c, how) : 0x7e00;
     float single = NAN;
-    if (is_seen) {
+    if (is_counted) {
         fill_floats(c, &single, 1, how);
         single = fabsf(single) * 0x1p-11f;
     }
@@ -148,18 +148,18 @@ static void make_page(check *c, attend_case *x, tg_kv_type type, mood how)
     size_t dim = (size_t)x->a.head_dim, bytes = kv_bytes(type, dim);
     uint8_t *k = end_buffer(4, bytes), *v = end_buffer(5, bytes);
     for (size_t j = 0; j < 64; j++) {
-        bool is_seen = false;
+        bool is_counted = false;
         for (int i = 0; i < x->a.n_queries; i++)
-            is_seen = is_seen || ((int32_t)j >= x->first[i] && (int32_t)j <= x->last[i]);
+            is_counted = is_counted || ((int32_t)j >= x->first[i] && (int32_t)j <= x->last[i]);
         for (size_t d = 0; d < dim; d++) {
-            put_element(c, type, k, k_index(type, dim, j, d), 5792, how, is_seen);
-            put_element(c, type, v, v_index(type, dim, j, d), 4095, how, is_seen);
+            put_element(c, type, k, k_index(type, dim, j, d), 5792, how, is_counted);
+            put_element(c, type, v, v_index(type, dim, j, d), 4095, how, is_counted);
             if (type == TG_KV_Q8) k[k_index(type, dim, j, d)] ^= 0x80;
         }
         for (size_t d = 0; is_coded(type) && d < dim; d += group_dims(type))
             put_scale(c, type, k, scales_at(type, false, dim), d / group_dims(type) * 64 + j, how,
-                      is_seen);
-        if (is_coded(type)) put_scale(c, type, v, scales_at(type, true, dim), j, how, is_seen);
+                      is_counted);
+        if (is_coded(type)) put_scale(c, type, v, scales_at(type, true, dim), j, how, is_counted);
     }
     x->a.k = k;
     x->a.v = v;

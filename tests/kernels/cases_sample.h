@@ -61,7 +61,7 @@ static void check_sample_row(check *c)
         for (int32_t id = next_below(c, 20); id < n && p.n_adjust < 6; id += 1 + next_below(c, 30))
             adjust[2 + p.n_adjust++] = (tg_sample_adjust){.id = id,
                                                           .n_completion = next_below(c, 3),
-                                                          .is_seen = next_below(c, 2),
+                                                          .is_counted = next_below(c, 2),
                                                           .bias = next_normal(c)};
         snprintf(c->what, sizeof c->what,
                  "case %d: n %d, temperature %g, top_k %d, top_p %g, min_p %g, %d adjusted", i, n,

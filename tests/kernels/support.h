@@ -189,11 +189,11 @@ static const int16_t *draw_map(check *c, int which, int64_t n_cols, map_kind kin
     int16_t *map = end_buffer(which, 2 * (size_t)tg_a8_n_groups(n_cols));
     *n_outliers = 0;
     for (int32_t g = 0; g < n; g++) {
-        bool is_wide = kind == MAP_ALL || (kind == MAP_FIRST && g == 0) ||
-                       (kind == MAP_LAST && g == n - 1) ||
-                       (kind == MAP_ADJACENT && (g == at || g == at + 1)) ||
-                       (kind == MAP_RANDOM && next_below(c, 3) == 0);
-        if (is_wide) list[(*n_outliers)++] = g;
+        bool is_outlier = kind == MAP_ALL || (kind == MAP_FIRST && g == 0) ||
+                          (kind == MAP_LAST && g == n - 1) ||
+                          (kind == MAP_ADJACENT && (g == at || g == at + 1)) ||
+                          (kind == MAP_RANDOM && next_below(c, 3) == 0);
+        if (is_outlier) list[(*n_outliers)++] = g;
     }
     tg_a8_map(map, n_cols, list, *n_outliers);
     return map;

@@ -29,7 +29,7 @@ typedef struct expected {
     tg_file_map map;
     tg_arena arena;
     tg_safetensors tensors;
-    bool is_seen[1024]; /* a value inside that was compared */
+    bool is_counted[1024]; /* a value inside that was compared */
     sequence sequences[N_SEQUENCES];
     int32_t rows[MAX_ROWS], n_rows, max_length;
 } expected;
@@ -65,7 +65,7 @@ static void open_expected(expected *x, const char *folder)
         tg_safetensors_parse(&x->tensors, &x->arena, x->map.data, x->map.n_bytes, folder, &e) !=
             TG_OK)
         fail_msg("%s", e.msg);
-    assert_true(x->tensors.n_tensors <= (int32_t)TG_COUNT(x->is_seen));
+    assert_true(x->tensors.n_tensors <= (int32_t)TG_COUNT(x->is_counted));
     tg_buf_deinit(&path);
 }
 
@@ -291,7 +291,7 @@ static void compare(looker *k, const char *name, const float *x, int64_t stride,
     for (int32_t i = 0; i < k->want->n_rows; i++)
         compare_row(k, name, i, x + k->want->rows[i] * stride, get_row(k->want, tensor, i, width),
                     width);
-    k->want->is_seen[tensor] = true;
+    k->want->is_counted[tensor] = true;
 }
 
 /* MODULE.in or MODULE.out: the module is the weight's name without its last part. */
@@ -345,7 +345,7 @@ static void compare_sum(looker *k, const char *name, const tg_cpu_result *r)
             k->sum[i][c] += y[c];
         compare_row(k, name, i, r->x + k->want->rows[i] * r->stride, k->sum[i], r->width);
     }
-    k->want->is_seen[tensor] = true;
+    k->want->is_counted[tensor] = true;
 }
 
 /* The stream between layers, and from where sums go on. */
@@ -431,7 +431,7 @@ static void check_inside(subject *s, expected *want)
     tg_cpu_device_show(d, NULL, NULL);
     if (k.failure[0]) fail_msg("%s", k.failure);
     for (int32_t i = 0; i < want->tensors.n_tensors; i++)
-        if (is_inside(want->tensors.tensors[i].name) && !want->is_seen[i])
+        if (is_inside(want->tensors.tensors[i].name) && !want->is_counted[i])
             fail_msg("%s: nothing was compared with %s", s->folder,
                      want->tensors.tensors[i].name.ptr);
     tg_loaded_checkpoint_free(b);

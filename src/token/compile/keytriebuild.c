@@ -43,9 +43,9 @@ static bool reserve(builder *b, size_t n)
     return true;
 }
 
-/* The lowest base that has room for all children. Only children fill the holes, so looking starts
- * anew from the end where nineteen of twenty units are taken: otherwise every family would look at
- * all of them. */
+/* The lowest base that has room for all children. Only children fill the holes, so the search
+ * starts over from the end where nineteen of twenty units are taken: otherwise every family would
+ * look at all of them. */
 static size_t find_base(builder *b, const uint8_t *bytes, size_t n)
 {
     while (is_used(b, b->first_free))

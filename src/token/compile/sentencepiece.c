@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sentencepiece.c - a SentencePiece model (tokenizer.model) to a blob.
  *
- * The file is one protobuf message: pieces, the trainer's settings, of which a few matter, and the
+ * The file is one protobuf message: pieces, the trainer's settings (a few matter), and the
  * normalizer's. Protobuf on the wire is a list of fields, each a number with a type and a value;
  * numbers that may change ids and are not known are refused, those of training are skipped.
  *
@@ -182,7 +182,7 @@ static tg_status read_normalizer(sp_model *m, wire w, tg_err *e)
     return read_plain(w, "normalizer_spec", rows, false, e);
 }
 
-/* What it would do is done after decoding; only its charsmap matters. */
+/* The denormalizer runs after decoding; only its charsmap matters. */
 static tg_status read_denormalizer(sp_model *m, wire w, tg_err *e)
 {
     const field_row rows[] = {{.number = 2, .bytes_at = &m->denormalizer}, {0}};
@@ -348,7 +348,7 @@ static tg_status add_steps(tg_tok_build *b, const sp_model *m, bool has_prefix, 
     return TG_OK;
 }
 
-/* What a charsmap would make of a piece is the piece. */
+/* Whether the charsmap leaves the piece as it is. */
 static bool is_stable(const tg_charsmap *map, tg_str s)
 {
     while (s.len) {
@@ -437,7 +437,7 @@ static tg_status unmark_added(tg_tok_build *b, tg_err *e)
     return TG_OK;
 }
 
-/* What stands around a text where the config is silent: as GGUF's "llama" has it, and "t5". */
+/* The tokens around a text where the config is silent: as GGUF's "llama" has it, and "t5". */
 static tg_status add_affix(tg_tok_build *b, const tg_tok_config *c, tg_err *e)
 {
     tg_str name = {0};

@@ -37,7 +37,7 @@ static const tokenizer_class classes[] = {
      .n_numbered = 256,
      .by_id = true},
     {.name = "ChatGLM4Tokenizer", .pre = "chatglm-bpe", .prefix = {"[gMASK]", "<sop>"}},
-    /* What transformers makes of a tiktoken file when no other class is named. */
+    /* The class of transformers when no other is named. */
     {.name = "PreTrainedTokenizerFast", .pre = "llama3"},
     {.name = "TokenizersBackend", .pre = "llama3"},
 };

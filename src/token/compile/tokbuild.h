@@ -106,7 +106,7 @@ uint32_t tg_tok_build_add_string(tg_tok_build *b, tg_str s);
  * prints what it was normalized to: so does the reference library. Before the decoders. */
 TG_MUST_USE tg_status tg_tok_build_normalize_added(tg_tok_build *b, tg_err *e);
 
-/* n bytes in the arena for a string of the caller's, of which it may give back the last ones; NULL
+/* n bytes in the arena for the caller's string; the last ones may be given back; NULL
  * when memory is refused. */
 char *tg_tok_build_room(tg_tok_build *b, size_t n);
 void tg_tok_build_give_back(tg_tok_build *b, size_t n);

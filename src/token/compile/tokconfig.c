@@ -67,7 +67,7 @@ static void mark_added(tg_tok_entry *x, uint32_t flags)
                           (is_special ? TG_TOKEN_SPECIAL : 0));
 }
 
-/* An id that the vocabulary has may be given another content: makers of fine-tunes rename spare
+/* An id that the vocabulary has may be given another content: fine-tuned models rename spare
  * tokens so. The model still knows the old spelling. */
 static tg_status add_with_id(tg_tok_build *b, int32_t id, tg_str content, uint32_t flags, tg_err *e)
 {

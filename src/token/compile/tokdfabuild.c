@@ -259,20 +259,20 @@ static bool emit(builder *b, int32_t k)
 typedef struct walk {
     int32_t leaves[MAX_INSTRUCTIONS], n_leaves;
     int32_t stack[MAX_INSTRUCTIONS * 2];
-    bool is_seen[MAX_INSTRUCTIONS];
+    bool is_visited[MAX_INSTRUCTIONS];
 } walk;
 
 static bool follow(const builder *b, walk *w, int32_t state, int32_t class)
 {
-    memset(w->is_seen, 0, sizeof w->is_seen);
+    memset(w->is_visited, 0, sizeof w->is_visited);
     w->n_leaves = 0;
     for (int32_t i = b->begin_of[state]; i < b->begin_of[state + 1]; i++) {
         int32_t n = 0;
         w->stack[n++] = b->places[i];
         while (n > 0) {
             int32_t at = w->stack[--n];
-            if (w->is_seen[at]) continue;
-            w->is_seen[at] = true;
+            if (w->is_visited[at]) continue;
+            w->is_visited[at] = true;
             const instruction *x = &b->code[at];
             bool is_in = (x->op == OP_SET || x->op == OP_AHEAD || x->op == OP_NOT) &&
                          class < b->n_classes && b->members[x->set][class];
@@ -300,12 +300,12 @@ static bool follow(const builder *b, walk *w, int32_t state, int32_t class)
 /* The state of a list, made if it is new; NONE when there are too many. Duplicates are dropped. */
 static int32_t find_state(builder *b, const int32_t *places, int32_t n_places)
 {
-    bool is_seen[MAX_INSTRUCTIONS] = {false};
+    bool is_visited[MAX_INSTRUCTIONS] = {false};
     int32_t begin = b->n_places, n;
     if (begin + n_places > b->size_places) return NONE;
     for (int32_t i = 0; i < n_places; i++) {
-        if (is_seen[places[i]]) continue;
-        is_seen[places[i]] = true;
+        if (is_visited[places[i]]) continue;
+        is_visited[places[i]] = true;
         b->places[b->n_places++] = places[i];
     }
     n = b->n_places - begin;

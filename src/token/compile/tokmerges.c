@@ -14,7 +14,7 @@
 static const char vocab_name[] = "vocab.json";
 static const char merges_name[] = "merges.txt";
 
-/* What the classes of transformers do with the pair; `pre` is a name of tokpre.h. */
+/* How the classes of transformers treat the two files; `pre` is a name of tokpre.h. */
 static const struct {
     const char *name, *pre;
 } classes[] = {
@@ -32,7 +32,7 @@ static tg_status find_pre(const tg_tok_config *c, const tg_tok_pre **out, tg_err
         if (tg_str_is(name, classes[i].name))
             return tg_tok_pre_find(out, tg_str_from_cstr(classes[i].pre), "tokenizer_class", e);
     return tg_fail(e, TG_E_UNSUPPORTED,
-                   "tokenizer_class is '%.*s', of which it is not known how it cuts words for %s; "
+                   "tokenizer_class is '%.*s', which cuts words for %s in an unknown way; "
                    "save the tokenizer as tokenizer.json with transformers and use that",
                    (int)TG_MIN(name.len, (size_t)80), name.ptr, vocab_name);
 }

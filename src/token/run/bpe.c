@@ -309,7 +309,7 @@ static int32_t find_shorter(const tg_tok_splits *p, int32_t id)
     return is_shorter ? next : -1;
 }
 
-/* Merges the bytes of two neighbours, of which one is late. */
+/* Merges the bytes of two neighbors, one of them late. */
 static bool stay_apart_merged(tg_tok_scratch *s, const tg_tok_view *v, tg_span two, int32_t middle)
 {
     symbols y = {.s = s, .v = v, .word = two, .unk_begin = -1};

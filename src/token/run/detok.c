@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * detok.c - ids back to text, one at a time.
  *
- * A token's piece was made by the compiler; here pieces are put together. What is held back is the
+ * A token's piece was made by the compiler; here pieces are put together. It holds back the
  * least that a later token could still change: the beginning of a character; a run of byte tokens,
- * of which the reference library makes a string or, when it is none, U+FFFD for every byte; and
+ * which the reference library makes a string or, when it is none, U+FFFD for every byte; and
  * blanks that are cut if the text ends with them; a token that prints something else at the end;
  * the beginning of what the clean-up replaces.
  *
@@ -46,7 +46,7 @@ static const struct {
 _Static_assert(TG_COUNT(clean_ups) == sizeof((tg_detok){0}.cleaning),
                "each has a place in tg_detok");
 
-/* A byte on its way through the patterns from k on. What waits of a pattern is a beginning of it.
+/* A byte on its way through the patterns from k on. The waiting bytes are a beginning of a pattern.
  * When the next byte does not go on, no other beginning lies inside, since a pattern has no blank
  * but in front (and the fifth at its end, where it is complete). */
 static void clean_byte(tg_detok *d, tg_buf *out, size_t k, char c)
@@ -171,7 +171,7 @@ static void push_stream_byte(tg_detok *d, tg_buf *out, char byte)
     case UTF8_WHOLE: emit(d, out, d->held.ptr, d->held.len); break;
     case UTF8_BROKEN:
         emit(d, out, replacement, 3);
-        /* The byte that broke the character begins anew. */
+        /* The byte that broke the character begins another. */
         if (d->held.len > 1) {
             tg_buf_clear(&d->held);
             push_stream_byte(d, out, byte);
@@ -323,7 +323,7 @@ tg_status tg_detok_flush(tg_detok *d, tg_buf *out, tg_err *e)
     end_run(d, out);
     if (d->held.len) emit(d, out, replacement, 3); /* a character that was never finished */
     end_cleaning(d, out);
-    /* What is left in the tail ends the text and is cut. */
+    /* Blanks left in the tail end the text and are cut. */
     tg_buf_clear(&d->held);
     tg_buf_clear(&d->tail);
     d->n_tail = 0;

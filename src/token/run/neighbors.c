@@ -16,8 +16,8 @@ static bool may_merge(const tg_tok_splits *s, int32_t left, int32_t right, int32
  * as soon as both are there. At the very rank that takes one of them, the leftmost goes first: the
  * left symbol is gone by then, the right one is still there.
  *
- * Most pairs that do not stay apart are told by their innermost bytes, in a table of which little
- * is ever asked, and of most others EARLY says that they never merge. Which of the two is undone is
+ * Most pairs that do not stay apart are told by their innermost bytes, in a table; little of it
+ * is ever read, and of most others EARLY says that they never merge. Which of the two is undone is
  * anybody's guess, and still a branch is right: waiting for the answer takes longer than guessing
  * wrong (a quarter of all time). */
 bool tg_tok_stay_apart(const tg_tok_splits *s, int32_t left, int32_t right, tg_tok_skipped skipped)

@@ -15,7 +15,7 @@
  *     than those that made its two tokens, and the same is true of these: what two such tokens do
  *     side by side is told by their splits;
  *   - late ones, in whose making a merge follows that has a lower rank than one before it. Gemma's
- *     runs of blanks are such. What they do beside another is found by merging the two.
+ *     runs of blanks are such. Two of them side by side are decided by merging.
  *
  * Some vocabularies cannot be told by this and have no splits: where merges of one rank make
  * different tokens, where the key of what a merge makes is not the keys of its tokens, side by

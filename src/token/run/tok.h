@@ -92,7 +92,7 @@ TG_MUST_USE tg_status tg_tokenizer_encode(tg_ids *out, const tg_tokenizer *t, tg
 TG_MUST_USE tg_status tg_tokenizer_decode(tg_buf *out, const tg_tokenizer *t, const int32_t *ids,
                                           size_t n_ids, bool skip_special, tg_err *e);
 
-/* The same, one id at a time. What comes out is ready to print: whole characters that no later id
+/* The same, one id at a time. Its output is ready to print: whole characters that no later id
  * can change. All of it together, after the flush, equals the decode of all ids at once. */
 typedef struct tg_detok {
     const tg_tokenizer *t;
@@ -111,7 +111,7 @@ typedef struct tg_detok {
 } tg_detok;
 
 void tg_detok_init(tg_detok *d, const tg_tokenizer *t, bool skip_special);
-/* Before the first push: the ids that stand before, a prompt. What is pushed then comes out as the
+/* Before the first push: the ids that stand before, a prompt. Ids pushed afterwards print the
  * text of both less the text of `ids` alone. Ids beyond the vocabulary count for nothing. */
 TG_MUST_USE tg_status tg_detok_follow(tg_detok *d, const int32_t *ids, size_t n_ids, tg_err *e);
 TG_MUST_USE tg_status tg_detok_push(tg_detok *d, tg_buf *out, int32_t id, tg_err *e);

@@ -2,7 +2,7 @@
  * tokadded.c - added tokens: found in the text before the model sees it.
  *
  * The rule is the reference library's: from left to right, the longest token at the first place
- * where any stands. What a token asks for beyond its content is looked at only afterwards, so a
+ * where any stands. Conditions beyond the content are checked only afterwards, so a
  * token that is turned down (single_word inside a word) still hides shorter ones behind it. */
 #include "token/run/tokblob.h"
 #include "token/run/tokunicode.h"

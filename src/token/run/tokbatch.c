@@ -19,7 +19,7 @@ typedef struct batch {
     const tg_str *texts;
     int64_t n_texts, n_at_once;
     const tg_encode_options *options;
-    _Atomic int64_t next;   /* the first text that nobody has taken */
+    _Atomic int64_t next;   /* the first text not yet taken */
     _Atomic int64_t failed; /* the first known to have failed; n_texts: none */
     pthread_mutex_t lock;   /* over `failed` being lowered together with what follows */
     tg_status status;

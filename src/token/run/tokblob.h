@@ -310,7 +310,7 @@ typedef struct tg_lattice_step {
     int32_t id, n_bytes;
 } tg_lattice_step;
 
-/* Whether two tokens stay apart of which one is late (neighbors.h). */
+/* Whether two tokens stay apart, one of them late (neighbors.h). */
 typedef struct tg_late_pair {
     int32_t left, right;
     bool is_known, stay_apart;

@@ -79,7 +79,7 @@ static size_t match_at(const tg_dfa *d, tg_str text, size_t from, size_t *reache
 
 bool tg_dfa_find(const tg_dfa *d, tg_str text, size_t from, size_t *begin, size_t *end)
 {
-    /* What begins nowhere may yet have been read far from everywhere. */
+    /* A match that begins nowhere may still read far from every start. */
     size_t n_steps = 0, limit = 1000000 + text.len * 256;
     for (size_t i = from;;) {
         size_t reached;

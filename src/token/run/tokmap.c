@@ -104,7 +104,7 @@ tg_status tg_charsmap_parse(tg_charsmap *out, tg_str bytes, const char *name, tg
     if (bytes.len >= 4) memcpy(&n, bytes.ptr, 4);
     if (bytes.len < 4 || n % 4 || n < 4 || n > bytes.len - 4)
         return tg_fail(e, TG_E_CORRUPT,
-                       "%s has %zu bytes, of which %" PRIu32 " are said to be its double array",
+                       "%s has %zu bytes, and %" PRIu32 " of them are said to be its double array",
                        name, bytes.len, n);
     out->units = (tg_str){bytes.ptr + 4, n};
     out->replacements = (tg_str){bytes.ptr + 4 + n, bytes.len - 4 - n};

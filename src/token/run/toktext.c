@@ -315,7 +315,7 @@ static bool is_led(const rewrite *r, tg_span w)
            origin_of(r->v, (size_t)w.begin, (size_t)w.end).begin == 0;
 }
 
-/* What is put in front stands for the word's first character, as in the reference library. */
+/* The prefix stands for the word's first character, as in the reference library. */
 static void put_in_front(rewrite *r, tg_span w)
 {
     int32_t cp;
@@ -636,7 +636,7 @@ static tg_status rewrite_words(rewrite *r, const tg_spans *words, tg_spans *out)
         size_t begin = r->dst->bytes.len;
         tg_tok_map_fn *map = ops[r->step->op].map;
         TG_TRY(map ? map_chars(r, words->ptr[i], map) : ops[r->step->op].rewrite(r, words->ptr[i]));
-        /* A replacement may grow the text; offsets are 31 bits, one of which marks matches. */
+        /* A replacement may grow the text; offsets have 31 bits, and one marks matches. */
         if (r->dst->bytes.len > TG_ENCODE_MAX_BYTES)
             return tg_fail(r->e, TG_E_LIMIT, "the text is longer than %d bytes once normalized",
                            TG_ENCODE_MAX_BYTES);

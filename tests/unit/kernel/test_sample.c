@@ -227,10 +227,11 @@ static void penalties_divide_above_zero_and_multiply_below(void **state)
     (void)state;
     for (int tier = 0; tier < n_tiers; tier++) {
         float logits[] = {2, -2, 1, 0.5f};
-        const tg_sample_adjust adjust[] = {{.id = 3, .bias = 100, .is_seen = 1}, /* another row's */
-                                           {.id = 0, .is_seen = 1, .n_completion = 0},
-                                           {.id = 1, .is_seen = 1, .n_completion = 0},
-                                           {.id = 2, .is_seen = 0, .bias = 0.25f}};
+        const tg_sample_adjust adjust[] = {
+            {.id = 3, .bias = 100, .is_counted = 1}, /* another row's */
+            {.id = 0, .is_counted = 1, .n_completion = 0},
+            {.id = 1, .is_counted = 1, .n_completion = 0},
+            {.id = 2, .is_counted = 0, .bias = 0.25f}};
         tg_sample_params p = {.repeat_penalty = 1.2f,
                               .presence = 0.5f,
                               .frequency = 0.25f,
@@ -251,8 +252,8 @@ static void presence_counts_once_and_frequency_each_time(void **state)
     (void)state;
     for (int tier = 0; tier < n_tiers; tier++) {
         float logits[] = {2, -2, 1};
-        const tg_sample_adjust adjust[] = {{.id = 0, .is_seen = 1, .n_completion = 3, .bias = 1},
-                                           {.id = 1, .is_seen = 1, .n_completion = 1}};
+        const tg_sample_adjust adjust[] = {{.id = 0, .is_counted = 1, .n_completion = 3, .bias = 1},
+                                           {.id = 1, .is_counted = 1, .n_completion = 1}};
         tg_sample_params p = {
             .repeat_penalty = 1.5f, .presence = 0.5f, .frequency = 0.25f, .n_adjust = 2};
         kernels[tier].sample_row(logits, 3, &p, adjust, scratch);

@@ -227,7 +227,7 @@ static void seen_tokens_are_sorted_and_counted(void **state)
     for (int i = 0; i < 4; i++) {
         assert_int_equal(s.entries[i].id, ids[i]);
         assert_int_equal(s.entries[i].n_completion, counts[i]);
-        assert_int_equal(s.entries[i].is_seen, 1);
+        assert_int_equal(s.entries[i].is_counted, 1);
     }
     tg_arena_deinit(&a);
 }
